@@ -1,0 +1,84 @@
+# KVGate: `make help` lists what there is.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+PY := .venv/bin/python
+SITE ?=
+SCENARIO ?=
+RUNS ?=
+RUN ?=
+GATE ?= g3
+LANG_ ?= zh,en
+ARGS ?=
+
+# The rehearsal site brings its own engine; a lab site uses the engine that the lab has.
+LEVEL := $(if $(filter-out rehearsal,$(SITE)),core,core engine)
+OPTIONS = $(if $(SITE),--site '$(SITE)') $(if $(SCENARIO),--scenario '$(SCENARIO)') $(if $(RUNS),--runs '$(RUNS)') --langs '$(LANG_)'
+NEED_RUN = @[ -n "$(RUN)" ] || { echo "kvgate: name the run: make $@ RUN=runs/..." >&2; exit 4; }
+
+.PHONY: help core engine dev gate-g3 smoke doctor verify rejudge explain report test check test-engine test-engine-all
+
+##@ Gates
+gate-g3: ## main gate: TTFT and throughput against local NVMe and recompute (SITE=, SCENARIO=, RUNS=, ARGS=)
+	@$(PYTHON) install.py $(LEVEL)
+	@$(PY) -m pytest gates/test_g3.py $(OPTIONS) $(ARGS)
+
+smoke: ## one wave per arm and step, every validity check, no verdict (GATE=g3)
+	@[ -f gates/test_$(GATE).py ] || { echo "kvgate: no gate '$(GATE)' here: $$(cd gates && ls test_*.py | sed 's/test_\(.*\).py/\1/' | tr '\n' ' ')" >&2; exit 4; }
+	@$(PYTHON) install.py $(LEVEL)
+	@$(PY) -m pytest gates/test_$(GATE).py --smoke $(OPTIONS) $(ARGS)
+
+doctor: ## what this machine has and lacks for a gate run (SITE=, SCENARIO=)
+	@$(PYTHON) install.py core
+	@$(PY) -m scenarios.preflight $(or $(SITE),rehearsal) $(or $(SCENARIO),rehearsal)
+
+##@ A recorded run (no hardware needed)
+verify: ## name every file of RUN= that was changed, lost or added since it was sealed
+	$(NEED_RUN)
+	@$(PYTHON) install.py core
+	@$(PY) -m gates verify '$(RUN)'
+
+rejudge: ## judge the sealed evidence of RUN= again; writes the same verdict.json, byte for byte
+	$(NEED_RUN)
+	@$(PYTHON) install.py core
+	@$(PY) -m gates rejudge '$(RUN)'
+
+explain: ## say in words why RUN= got its verdict
+	$(NEED_RUN)
+	@$(PYTHON) install.py core
+	@$(PY) -m gates explain '$(RUN)'
+
+report: ## write the HTML reports of RUN= (LANG_=zh,en)
+	$(NEED_RUN)
+	@$(PYTHON) install.py core
+	@$(PY) -m reports '$(RUN)' --lang '$(LANG_)'
+
+##@ The project itself
+test: ## the tests that need no engine
+	@$(PYTHON) install.py core dev
+	@$(PY) -m pytest tests -m 'not engine and not engine_long' $(ARGS)
+
+check: ## lint, types, import contracts, then the tests
+	@$(PYTHON) install.py core dev
+	@.venv/bin/ruff format --check .
+	@.venv/bin/ruff check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+	@$(MAKE) test
+
+test-engine: ## tests on the real vLLM and LMCache that CI runs (minutes)
+	@$(PYTHON) install.py core dev engine
+	@$(PY) -m pytest tests -m engine $(ARGS)
+
+test-engine-all: ## all tests on the real engine, the long controls too (most of an hour)
+	@$(PYTHON) install.py core dev engine
+	@$(PY) -m pytest tests -m 'engine or engine_long' $(ARGS)
+
+engine: ## install the CPU engine of the rehearsal into .venv
+	@$(PYTHON) install.py core engine
+
+help: ## this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

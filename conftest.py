@@ -1,0 +1,243 @@
+"""pytest glue: options, the one run behind a gate's tests, exit status, terminal summary."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gates import criteria, validity, verdict
+from reports.html import write_reports
+from scenarios import preflight
+from scenarios.load import ConfigError, Loaded, load_scenario, load_site
+from scenarios.model import Scenario, Site
+from workloads import gate_run
+from workloads.evidence import Run, write_whole
+from workloads.progress import Progress
+
+OPTIONS = ("site", "scenario", "runs", "langs")
+DEFAULTS = {"site": "rehearsal", "scenario": "rehearsal", "runs": "runs", "langs": "zh,en"}
+LANGUAGES = ("zh", "en")
+# The site and the gates that have a suite; G1, G2 and G4 join here.
+GATE_FILES = {"test_g3.py": "g3"}
+
+
+@dataclass
+class Session:
+    """What one pytest session knows of the gate that it runs."""
+
+    gate: str
+    kind: str
+    site: Loaded[Site]
+    scenario: Loaded[Scenario]
+    criteria_file: Path
+    cases: list[criteria.Case]
+    overrides: dict[str, str]
+    options: dict[str, str]
+    path: Path | None = None
+    verdict: dict[str, Any] | None = None
+    problem: str | None = None
+    reports: list[Path] = field(default_factory=list)
+
+
+SESSION = pytest.StashKey[Session]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kvgate")
+    group.addoption("--site", help="a name in scenarios/sites or a TOML path (KVGATE_SITE; default: rehearsal)")
+    group.addoption("--scenario", help="a name in scenarios/catalog or a TOML path (KVGATE_SCENARIO)")
+    group.addoption("--runs", help="folder of the runs (KVGATE_RUNS; default: runs)")
+    group.addoption("--langs", help="languages of the reports (KVGATE_LANGS; default: zh,en)")
+    group.addoption("--smoke", action="store_true", help="one wave per arm and step, every validity check, no verdict")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Load all that the gate named on the command line needs, so that a mistake shows before anything starts."""
+    files = {Path(str(arg).split("::")[0]).name for arg in config.args}
+    gates = sorted({GATE_FILES[name] for name in files if name in GATE_FILES})
+    if len(gates) > 1 or (gates and len(files) > 1):
+        raise pytest.UsageError("kvgate: one gate at a time, and nothing beside it")
+    if gates:
+        config.stash[SESSION] = _session(config, gates[0])
+
+
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> list[pytest.Item] | None:
+    """Leave out the half of a gate's suite that this kind of run has nothing for."""
+    session = collector.config.stash.get(SESSION, None)
+    if collector.path.name in GATE_FILES and callable(obj) and name.startswith("test_"):
+        wanted = "test_smoke" if session is not None and session.kind == "smoke" else "test_criterion"
+        return None if session is not None and name == wanted else []
+    return None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    session = metafunc.config.stash.get(SESSION, None)
+    if session is None:
+        return
+    if "criterion" in metafunc.fixturenames:
+        metafunc.parametrize("criterion", session.cases, ids=[case.id for case in session.cases])
+    if "trial" in metafunc.fixturenames:
+        scenario = session.scenario.value
+        trials = [(arm, step) for arm in scenario.arms for step in scenario.steps]
+        metafunc.parametrize("trial", trials, ids=[f"{arm}-c{step}" for arm, step in trials])
+
+
+def _session(config: pytest.Config, gate: str) -> Session:
+    options, overrides = _options(config)
+    kind = "smoke" if config.getoption("smoke") else "gate"
+    try:
+        languages = [lang for lang in options["langs"].split(",") if lang]
+        if unknown := [lang for lang in languages if lang not in LANGUAGES] or not languages:
+            raise ConfigError(f"LANG_: {options['langs']!r}: choose from {', '.join(LANGUAGES)} ({unknown})")
+        if "site" not in overrides and (found := preflight.accelerators()):
+            raise ConfigError(
+                f"an accelerator is visible ({found[0]}): name the site, as in `make gate-{gate} SITE=...`"
+            )
+        site = load_site(options["site"])
+        scenario = load_scenario(options["scenario"], site)
+        if scenario.value.gate != gate:
+            raise ConfigError(f"{scenario.path}: gate: a scenario of {scenario.value.gate}, not of {gate}")
+        file = criteria.default_file(gate)
+        loaded = criteria.load(file)
+    except ConfigError as error:
+        raise pytest.UsageError(f"kvgate: {error}") from None
+    if kind == "smoke":
+        scenario = Loaded(gate_run.one_wave(scenario.value), scenario.path, scenario.origins)
+    cases = criteria.cases(loaded, scenario.value.steps)
+    return Session(gate, kind, site, scenario, file, cases, overrides, options)
+
+
+def _options(config: pytest.Config) -> tuple[dict[str, str], dict[str, str]]:
+    """Return (effective options, those not at their default with where they come from). Flag > environment."""
+    effective, overrides = dict(DEFAULTS), {}
+    for name in OPTIONS:
+        flag, variable = config.getoption(name), os.environ.get(f"KVGATE_{name.upper()}")
+        value, origin = (flag, "command line") if flag else (variable, "environment")
+        if value:
+            effective[name] = value
+            overrides[name] = f"{value} ({origin})"
+    return effective, overrides
+
+
+@pytest.fixture(scope="session")
+def gate_session(request: pytest.FixtureRequest) -> Iterator[Session]:
+    """The gate's run, carried out once, sealed, judged and reported."""
+    config = request.config
+    session = config.stash[SESSION]
+    capture = config.pluginmanager.getplugin("capturemanager")
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+
+    def write(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            reporter.ensure_newline()
+            reporter.write_line(line)
+            sys.stdout.flush()
+
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        _carry_out(session, len(request.session.items), Progress(write, sys.stdout.isatty()))
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    yield session
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _carry_out(session: Session, selected: int, progress: Progress) -> None:
+    site, scenario = session.site.value, session.scenario.value
+    runs = Path(session.options["runs"])
+    refusal = preflight.refusal(preflight.look(site, scenario, runs, Path(site.work_dir)))
+    if refusal is not None:
+        pytest.exit(f"kvgate: {refusal}", returncode=4)
+    loaded = criteria.load(session.criteria_file)
+    looks = {"blocks": list(loaded.looks.blocks), "alpha": list(loaded.looks.alpha)}
+    if session.kind == "smoke":
+        looks = {"blocks": [1], "alpha": looks["alpha"][:1]}
+    request = gate_run.Request(
+        gate=session.gate,
+        kind=session.kind,
+        site=session.site,
+        scenario=session.scenario,
+        runs=runs,
+        criteria_file=session.criteria_file,
+        looks=looks,
+        seed=secrets.randbits(48),
+        selection={"collected": len(session.cases), "selected": selected},
+        overrides=session.overrides,
+    )
+
+    def announce(path: Path) -> None:
+        session.path = path
+
+    try:
+        session.problem = gate_run.carry_out(request, _check, _decide(session.kind), progress, announce)
+    finally:
+        if session.path is not None and session.kind == "gate":
+            session.verdict = verdict.judge(Run(session.path))
+            write_whole(session.path / "verdict.json", verdict.to_bytes(session.verdict))
+    if session.problem:
+        progress.line(session.problem)
+    if session.kind == "gate" and session.path is not None:
+        session.reports = write_reports(session.path, session.options["langs"].split(","))
+
+
+def _check(path: Path, trial: str) -> Sequence[dict[str, Any]]:
+    run = Run(path)
+    arm, step, block = trial.split("/")
+    found = run.trial(arm, int(step[1:]), int(block[1:]))
+    if found is None:
+        raise RuntimeError(f"{trial} was just measured and is not recorded")
+    return [breach.to_json() for breach in validity.check_trial(run, found)]
+
+
+def _decide(kind: str) -> Any:
+    if kind == "smoke":
+        return lambda _path, _blocks: "measured"
+    return lambda path, blocks: verdict.decide(Run(path), blocks)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:
+    outcome = dict(report.user_properties).get("verdict") if isinstance(report, pytest.TestReport) else None
+    if report.when == "call" and outcome in ("INCONCLUSIVE", "INVALID"):
+        return str(outcome).lower(), str(outcome)[2], str(outcome)
+    return None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    mine = session.config.stash.get(SESSION, None)
+    if mine is None or exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        return
+    if mine.verdict is not None:
+        session.exitstatus = verdict.EXIT_STATUS[mine.verdict["verdict"]]
+    elif exitstatus == pytest.ExitCode.TESTS_FAILED or (mine.kind == "gate" and not session.config.option.collectonly):
+        session.exitstatus = verdict.EXIT_STATUS["INVALID"]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    session = config.stash.get(SESSION, None)
+    if session is None or session.path is None:
+        return
+    write = terminalreporter.write_line
+    terminalreporter.section(f"{session.gate.upper()} on site {session.site.value.name}")
+    if session.verdict is not None:
+        for line in verdict.summary_lines(session.verdict):
+            write(line)
+        if session.site.value.rehearsal:
+            write("rehearsal: real software on emulated tiers; this is no acceptance, whatever the verdict")
+    elif session.kind == "smoke":
+        write("smoke: every validity check, no verdict")
+    write(f"evidence  {session.path}")
+    for report in session.reports:
+        write(f"report    {report}")

@@ -1,0 +1,88 @@
+"""Evidence to named values with units. What cannot be computed is NoData with the reason, never 0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from gates import stats
+from gates.nodata import NoData
+from workloads.evidence import Trial
+
+Json = dict[str, Any]
+NS = 1e-9
+
+
+def ttft_s(request: Json) -> float:
+    """Return t_first - t_sent in seconds; +infinity for a failed request."""
+    if request["status"] != "ok" or request["t_first_ns"] is None or request["t_sent_ns"] is None:
+        return math.inf
+    return float(request["t_first_ns"] - request["t_sent_ns"]) * NS
+
+
+def e2e_s(request: Json) -> float | NoData:
+    """Return t_last - t_sent in seconds of a successful request."""
+    if request["status"] != "ok":
+        return NoData(f"request {request['id']} failed")
+    return float(request["t_last_ns"] - request["t_sent_ns"]) * NS
+
+
+def measured_waves(trial: Trial) -> list[list[Json]]:
+    """Return the requests of each measured wave, in order of waves."""
+    waves: dict[int, list[Json]] = {}
+    for request in trial.requests():
+        if request["measured"]:
+            waves.setdefault(int(request["wave"]), []).append(request)
+    return [waves[number] for number in sorted(waves)]
+
+
+def ttft_samples_s(trial: Trial) -> list[float]:
+    """Return the TTFT of every measured request in seconds, failed ones as +infinity."""
+    return [ttft_s(request) for wave in measured_waves(trial) for request in wave]
+
+
+def ttft_p50_s(trial: Trial) -> float | NoData:
+    """Return the mean over measured waves of the wave's median TTFT, in seconds; +infinity where one rests on failures.
+
+    A wave is a subplot of the trial: its requests queue behind each other, so they are no independent samples.
+    """
+    waves = measured_waves(trial)
+    if not waves:
+        return NoData("no measured wave")
+    return sum(stats.quantile([ttft_s(r) for r in wave], 0.5) for wave in waves) / len(waves)
+
+
+def output_tokens_per_s(trial: Trial) -> float | NoData:
+    """Return output tokens of successful requests over the summed windows of the measured waves, in tokens/s.
+
+    A wave's window runs from its first send to its last token. A failed request adds no token, but its wave's time
+    counts; a wave without any success has no end, so there is no throughput.
+    """
+    waves = measured_waves(trial)
+    if not waves:
+        return NoData("no measured wave")
+    tokens, window_ns = 0, 0
+    for number, wave in enumerate(waves):
+        ok = [r for r in wave if r["status"] == "ok"]
+        sent = [r["t_sent_ns"] for r in wave if r["t_sent_ns"] is not None]
+        if not ok or not sent:
+            return NoData(f"measured wave {number} has no successful request")
+        tokens += sum(r["usage"]["completion_tokens"] for r in ok)
+        window_ns += max(r["t_last_ns"] for r in ok) - min(sent)
+    if window_ns <= 0:
+        return NoData("the measured waves have no length")
+    return tokens / (window_ns * NS)
+
+
+def failed_requests(trials: Iterable[Trial]) -> tuple[int, int]:
+    """Return (failed, all) requests of these trials, discarded waves included."""
+    failed = total = 0
+    for trial in trials:
+        for request in trial.requests():
+            total += 1
+            failed += request["status"] != "ok"
+    return failed, total
+
+
+PER_TRIAL = {"ttft_p50_s": ttft_p50_s, "output_tokens_per_s": output_tokens_per_s}

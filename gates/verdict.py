@@ -1,0 +1,307 @@
+"""The only place where PASS is decided.
+
+A row per criterion and step. What makes the run untrustworthy as a whole makes every row INVALID first; then the
+gate: FAIL > INVALID > INCONCLUSIVE > PASS, and an empty, partial or interrupted set never passes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from gates import metrics, stats
+from gates.criteria import Case, Criteria, Criterion, cases, load
+from gates.nodata import NoData
+from gates.stats import Estimate
+from gates.validity import Breach, check_run, check_trial
+from scenarios.load import ConfigError
+from scenarios.model import CANDIDATE
+from workloads.evidence import MANIFEST, SCHEMA, EvidenceError, Run, Trial, sha256_of, verify
+from workloads.provenance import suite
+
+Json = dict[str, Any]
+
+PASS, FAIL, INCONCLUSIVE, INVALID = "PASS", "FAIL", "INCONCLUSIVE", "INVALID"
+WORST_FIRST = (FAIL, INVALID, INCONCLUSIVE, PASS)
+EXIT_STATUS = {PASS: 0, FAIL: 1, INCONCLUSIVE: 10, INVALID: 11}
+
+REPLACED_SHARE_MAX = 0.2
+SIGNIFICANT_DIGITS = 9
+
+
+class NotJudgedError(ValueError):
+    """One line: this run has no verdict by its nature."""
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the evidence comes down to before any criterion is looked at."""
+
+    run: Run
+    valid: list[int]  # block numbers
+    invalid: dict[int, list[str]]  # block number -> reasons
+    breaches: list[Breach]  # of trials and of the run
+    untrusted: list[str]  # reasons against the run as a whole
+
+
+def judge(run: Run) -> Json:
+    """Return the content of verdict.json for a sealed run.
+
+    Raises NotJudgedError for a smoke run. Anything wrong with the evidence is a reason inside an INVALID verdict.
+    """
+    if run.facts.get("kind") != "gate":
+        raise NotJudgedError(f"{run.path}: a {run.facts.get('kind')} run has no verdict")
+    faults = verify(run.path)
+    criteria_file = run.path / "criteria.toml"
+    try:
+        if sha256_of(criteria_file) != run.facts.get("criteria_sha256"):
+            faults.append("criteria.toml: not the criteria that the run began with")
+        criteria = load(criteria_file)
+        return _finish(run, *_judge(run, criteria, [f"evidence: {fault}" for fault in faults]))
+    except (ConfigError, OSError, EvidenceError, KeyError, TypeError, ValueError, AttributeError) as error:
+        # Evidence of another shape than the format says proves nothing, whatever else it holds.
+        what = str(error) if isinstance(error, ConfigError | EvidenceError) else repr(error)
+        return _finish(run, _Facts(run, [], {}, [], [*faults, f"evidence cannot be read: {what}"]), [])
+
+
+def decide(run: Run, valid_blocks: int) -> str:
+    """Return the gate's verdict on the blocks so far, while the run goes on."""
+    facts, rows = _judge(run, load(run.path / "criteria.toml"), [])
+    if len(facts.valid) != valid_blocks:
+        return INVALID
+    return _aggregate([row["verdict"] for row in rows])
+
+
+def to_bytes(verdict: Json) -> bytes:
+    """Return verdict.json's bytes: the same for the same verdict on every machine."""
+    return (json.dumps(verdict, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def summary_lines(verdict: Json) -> list[str]:
+    """Return at most a dozen lines: what does not pass first, then the gate's verdict."""
+    rows = sorted(verdict["criteria"], key=lambda row: WORST_FIRST.index(row["verdict"]))
+    lines = [f"{row['verdict']:<12} {row['id']} c{row['step']}: {row['reason']}" for row in rows]
+    shown = lines if len(lines) <= 10 else [*lines[:9], f"... and {len(lines) - 9} more, none worse"]
+    reasons = "; ".join(verdict["reasons"][:2])
+    return [*shown, f"{verdict['gate'].upper()} verdict: {verdict['verdict']}" + (f" ({reasons})" if reasons else "")]
+
+
+def _judge(run: Run, criteria: Criteria, untrusted: list[str]) -> tuple[_Facts, list[Json]]:
+    facts = _facts(run, criteria, untrusted)
+    steps = [int(step) for step in run.facts["scenario"]["steps"]]
+    return facts, [_row(facts, criteria, case) for case in cases(criteria, steps)]
+
+
+def _facts(run: Run, criteria: Criteria, untrusted: list[str]) -> _Facts:
+    """Sort blocks into valid and invalid, and collect what is held against the run as a whole."""
+    breaches = check_run(run)
+    untrusted = [*untrusted, *(f"{b.check}: {b.reason}" for b in breaches if b.whose != CANDIDATE)]
+    arms, steps = list(run.facts["scenario"]["arms"]), [int(s) for s in run.facts["scenario"]["steps"]]
+    valid: list[int] = []
+    invalid: dict[int, list[str]] = {}
+    for block in run.blocks():
+        number, order = int(block["block"]), list(block["order"])
+        reasons = [] if block["complete"] is True else ["not finished"]
+        if not set(order) <= set(arms) or len(set(order)) != len(order) or sorted(block["steps"]) != steps:
+            reasons.append("its arms or steps are not the scenario's")
+        for arm in order:
+            for step in steps:
+                trial = run.trial(arm, step, number)
+                found = check_trial(run, trial) if trial is not None else []
+                breaches += found
+                if trial is None:
+                    reasons.append(f"{arm} at concurrency {step} was not measured")
+                reasons += [f"{b.trial}: {b.check}: {b.reason}" for b in found if b.whose != CANDIDATE]
+        if reasons:
+            invalid[number] = reasons
+        else:
+            valid.append(number)
+    replaced = len(invalid)
+    if replaced > REPLACED_SHARE_MAX * max(len(valid), 1):
+        first = next(iter(invalid.values()))[0]
+        untrusted.append(f"{replaced} of {replaced + len(valid)} blocks are invalid, more than one in five: {first}")
+    return _Facts(run, valid, invalid, breaches, untrusted)
+
+
+def _row(facts: _Facts, criteria: Criteria, case: Case) -> Json:
+    """Return one row of verdict.json."""
+    criterion = case.criterion
+    estimate: Estimate | None = None
+    flags: list[str] = []
+    if facts.untrusted:
+        verdict, reason = INVALID, facts.untrusted[0]
+    elif criterion.compare == "count":
+        estimate, verdict, reason = _count(facts, case)
+    else:
+        estimate, verdict, reason = _compare(facts, criteria, case)
+        if verdict == PASS and estimate and criterion.band_high is not None and estimate.point > criterion.band_high:
+            flags.append("explain")
+            reason += f"; above {_share(criterion.band_high)}, to be explained"
+    return {
+        "id": criterion.id,
+        "metric": criterion.metric,
+        "arms": list(criterion.arms),
+        "step": case.step,
+        "operator": criterion.operator,
+        "limit": criterion.limit,
+        "tolerance": criterion.tolerance,
+        "unit": criterion.unit,
+        "policy": criterion.policy,
+        "estimate": asdict(estimate) if estimate is not None else None,
+        "verdict": verdict,
+        "reason": reason,
+        "flags": flags,
+    }
+
+
+def _count(facts: _Facts, case: Case) -> tuple[Estimate | None, str, str]:
+    """Judge a count of the candidate's own failures over everything measured: none is washed out by a rerun."""
+    criterion, arm = case.criterion, case.criterion.arms[0]
+    trials = [t for t in facts.run.trials() if (t.facts["arm"], t.facts["step"]) == (arm, case.step)]
+    failed, total = metrics.failed_requests(trials)
+    if criterion.metric == "failed_requests":
+        found, what = failed, f"{failed} of {total} requests failed"
+    else:
+        mine = [b for b in facts.breaches if b.whose == arm and b.check != "errors"]
+        mine = [b for b in mine if b.trial == "run" or f"/c{case.step}/" in b.trial]
+        found = len(mine)
+        what = f"{found} in {total} requests" + (f", the first: {mine[0].reason}" if mine else "")
+    if found > criterion.limit:
+        return Estimate(found, found, found, 1.0, total, "count"), FAIL, what
+    if total == 0:
+        return None, INVALID, "no request was measured"
+    return Estimate(found, found, found, 1.0, total, "count"), PASS, what
+
+
+def _compare(facts: _Facts, criteria: Criteria, case: Case) -> tuple[Estimate | None, str, str]:
+    """Judge candidate against another arm by the interval of their block log ratios."""
+    criterion = case.criterion
+    used, alpha = _look(facts, criteria, criterion)
+    values = _log_ratios(facts.run, case, used)
+    if isinstance(values, NoData):
+        return None, INVALID, values.reason
+    needed = criterion.min_blocks or criteria.looks.blocks[0]
+    if not values:
+        return None, INVALID if facts.invalid else INCONCLUSIVE, "no valid block holds both arms"
+    if any(math.isinf(v) for v in values):
+        return None, FAIL, "failed requests of the candidate reach its median: there is no finite value to compare"
+    if len(values) < needed:
+        return None, INCONCLUSIVE, f"{len(values)} valid blocks, {needed} needed"
+    log = stats.mean_interval(values, alpha)
+    estimate = _in_unit(criterion, log)
+    verdict, why = _by_policy(criterion, log)
+    return estimate, verdict, f"{_words(criterion, estimate)}: {why}"
+
+
+def _look(facts: _Facts, criteria: Criteria, criterion: Criterion) -> tuple[list[int], float]:
+    """Return (blocks judged, one-sided error): those of the last look reached, so that nothing between looks counts."""
+    reached = [n for n in criteria.looks.blocks if n <= len(facts.valid)]
+    used = facts.valid[: reached[-1]] if reached else facts.valid
+    if criterion.alpha is not None:
+        return used, criterion.alpha
+    return used, criteria.looks.alpha[len(reached) - 1 if reached else 0]
+
+
+def _log_ratios(run: Run, case: Case, blocks: Sequence[int]) -> list[float] | NoData:
+    """Return ln(candidate / other) for each of `blocks` that holds both arms; infinity where the candidate failed."""
+    measure = metrics.PER_TRIAL[case.criterion.metric]
+    ratios: list[float] = []
+    for number in blocks:
+        trials = [run.trial(arm, case.step, number) for arm in case.criterion.arms]
+        found: list[Trial] = [t for t in trials if t is not None]
+        if len(found) < len(trials):
+            continue
+        mine, other = measure(found[0]), measure(found[1])
+        for arm, value in zip(case.criterion.arms, (mine, other), strict=True):
+            if isinstance(value, NoData):
+                return NoData(f"block {number}: {arm}: {value.reason}")
+            if not value > 0 or (arm != CANDIDATE and math.isinf(value)):
+                return NoData(f"block {number}: {arm}: {case.criterion.metric} is {value:g}")
+        assert not isinstance(mine, NoData) and not isinstance(other, NoData)  # noqa: S101  # just looked
+        ratios.append(math.log(mine / other) if math.isfinite(mine) else math.inf)
+    return ratios
+
+
+def _in_unit(criterion: Criterion, log: Estimate) -> Estimate:
+    """Return the estimate as a share: reduction 1 - exp(d), gain exp(x) - 1."""
+    if criterion.compare == "reduction":
+        return replace(log, point=-math.expm1(log.point), low=-math.expm1(log.high), high=-math.expm1(log.low))
+    return replace(log, point=math.expm1(log.point), low=math.expm1(log.low), high=math.expm1(log.high))
+
+
+def _by_policy(criterion: Criterion, log: Estimate) -> tuple[str, str]:
+    """Return (verdict, why) of an interval in log ratio against the relaxed limit."""
+    limit = criterion.limit - criterion.tolerance
+    if criterion.compare == "reduction":
+        # Turned round, so that more is better for both comparisons.
+        edge, point, low, high = -math.log1p(-limit), -log.point, -log.high, -log.low
+    else:
+        edge, point, low, high = math.log1p(limit), log.point, log.low, log.high
+    relaxed = _share(limit) + (" (with tolerance)" if criterion.tolerance else "")
+    if low >= edge:
+        return PASS, f"the whole interval clears {relaxed}"
+    if high < edge:
+        return FAIL, f"the whole interval misses {relaxed}"
+    if criterion.precision is not None and (high - low) / 2 <= criterion.precision:
+        inside = point >= edge
+        does = "reaches" if inside else "misses"
+        return (PASS if inside else FAIL), f"the point {does} {relaxed}, measured precisely enough"
+    return INCONCLUSIVE, f"the interval holds {relaxed} and is too wide: more blocks needed"
+
+
+def _finish(run: Run, facts: _Facts, rows: list[Json]) -> Json:
+    """Return verdict.json from its rows: aggregated, completed, rounded."""
+    verdict = _aggregate([row["verdict"] for row in rows])
+    reasons = list(facts.untrusted)
+    selection = run.facts.get("selection") or {}
+    if verdict == PASS and not (0 < selection.get("collected", 0) <= selection.get("selected", -1)):
+        verdict = INCONCLUSIVE
+        reasons.append(
+            f"only {selection.get('selected')} of {selection.get('collected')} tests of the gate were asked for"
+        )
+    manifest = run.path / MANIFEST
+    result: Json = _rounded(
+        {
+            "schema": SCHEMA,
+            "gate": run.facts.get("gate"),
+            "verdict": verdict,
+            "rehearsal": run.facts.get("rehearsal"),
+            "acceptance": run.facts.get("rehearsal") is False and verdict == PASS,
+            "reasons": reasons,
+            "criteria": rows,
+            "blocks": {
+                "valid": facts.valid,
+                "invalid": [{"block": number, "reasons": told} for number, told in facts.invalid.items()],
+            },
+            "breaches": [b.to_json() for b in facts.breaches],
+            "manifest_sha256": sha256_of(manifest) if manifest.is_file() else None,
+            "criteria_sha256": run.facts.get("criteria_sha256"),
+            "suite": suite()["version"],
+        }
+    )
+    return result
+
+
+def _aggregate(verdicts: Sequence[str]) -> str:
+    """Return the worst; an empty set is INVALID."""
+    return next((v for v in WORST_FIRST if v in verdicts), INVALID)
+
+
+def _rounded(value: Any) -> Any:
+    """Return the value with every float cut to 9 significant digits, so that machines agree on the bytes."""
+    if isinstance(value, float):
+        return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
+    if isinstance(value, dict):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    return [_rounded(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _words(criterion: Criterion, estimate: Estimate) -> str:
+    return f"{criterion.compare} {_share(estimate.point)} [{_share(estimate.low)}, {_share(estimate.high)}], n = {estimate.n}"
+
+
+def _share(value: float) -> str:
+    return f"{value * 100:.1f} %"

@@ -1,0 +1,169 @@
+"""The vocabulary of what is under test: site, tier, arm, scenario. Frozen, strict, units in the names."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+PositiveInt = Annotated[int, Field(gt=0)]
+PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+# The three arms that G3 compares. A scenario may declare more.
+RECOMPUTE, BASELINE, CANDIDATE = "recompute", "baseline", "candidate"
+
+
+class Strict(BaseModel):
+    """Refuses unknown keys, coerces nothing, and cannot be changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Medium(Strict):
+    """The speed that an emulated tier is given."""
+
+    read_bytes_per_s: PositiveInt
+    read_latency_s: NonNegativeFloat = 0.0
+
+
+class Tier(Strict):
+    """A place where KV can be kept, as a folder of chunk files."""
+
+    title: str
+    kind: Literal["fs", "emulated"]
+    path: str  # absolute: a mount of the lab; relative: below the run's own scratch folder
+    direct_io: bool = True
+    medium: Medium | None = None
+    one_local_drive: bool = False  # said on the report's first page
+
+    @model_validator(mode="after")
+    def _medium_fits_kind(self) -> Self:
+        if (self.kind == "emulated") != (self.medium is not None):
+            raise ValueError("medium: belongs to kind 'emulated' and to no other")
+        if self.kind == "emulated" and not self.direct_io:
+            raise ValueError("direct_io: an emulated tier must read around the page cache")
+        return self
+
+
+class ServedModel(Strict):
+    """A model that the site can serve."""
+
+    source: Literal["generated", "path"]
+    path: str | None = None  # a folder, absolute; required for source 'path'
+    kv_bytes_per_token: PositiveInt
+    vocabulary_tokens: PositiveInt
+    max_context_tokens: PositiveInt
+
+    @model_validator(mode="after")
+    def _path_fits_source(self) -> Self:
+        if (self.source == "path") != (self.path is not None):
+            raise ValueError("path: belongs to source 'path' and to no other")
+        return self
+
+
+class Engine(Strict):
+    """How vLLM's OpenAI server is started on this site."""
+
+    policy: Literal["resident", "exclusive"]
+    command: Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
+    args: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    env: dict[str, str] = {}
+    port: Port = 0  # 0: any free one
+    ready_deadline_s: PositiveFloat
+    stall_s: PositiveFloat = 60.0  # no progress of any kind for so long ends a start
+    stop_deadline_s: PositiveFloat = 20.0
+
+
+class LMCache(Strict):
+    """How the LMCache server is started on this site."""
+
+    command: Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
+    args: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    env: dict[str, str] = {}
+    port: Port = 0
+    http_port: Port = 0
+    chunk_tokens: PositiveInt = 256
+    dram_gb: PositiveFloat
+    ready_deadline_s: PositiveFloat = 60.0
+
+
+class Site(Strict):
+    """A lab: its software, its models, its tiers."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema")]
+    name: Name
+    title: str
+    rehearsal: bool = False
+    work_dir: str = ".work"  # scratch: generated model, tiers with relative paths
+    engine: Engine
+    lmcache: LMCache
+    models: Annotated[dict[Name, ServedModel], Field(min_length=1)]
+    tiers: Annotated[dict[Name, Tier], Field(min_length=1)]
+
+
+class Arm(Strict):
+    """An engine with one ordered list of tiers under its HBM and DRAM."""
+
+    title: str
+    tiers: Annotated[tuple[Name, ...], Field(max_length=1, strict=False)] = ()
+
+
+class Workload(Strict):
+    """What is sent: cold recovery of long prompts, in waves."""
+
+    prompt_tokens: PositiveInt
+    output_tokens: PositiveInt
+    prompt_sets: Annotated[int, Field(ge=2, le=3)]
+    waves_discarded: Annotated[int, Field(ge=0)] = 1
+    waves_measured: PositiveInt = 5
+    recompute_blocks: PositiveInt = 3
+    recompute_waves: PositiveInt = 2
+    request_deadline_s: PositiveFloat
+    client_lag_budget_s: PositiveFloat  # from the intended to the real moment of sending
+
+
+class Scenario(Strict):
+    """Model, workload, steps and arms of one gate run."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema")]
+    name: Name
+    title: str
+    gate: Literal["g3"]
+    model: Name
+    steps: Annotated[tuple[PositiveInt, ...], Field(min_length=1, strict=False)]  # concurrency
+    workload: Workload
+    arms: dict[Name, Arm]
+
+    @model_validator(mode="after")
+    def _is_a_comparison(self) -> Self:
+        if sorted(set(self.steps)) != list(self.steps):
+            raise ValueError("steps: must rise and not repeat")
+        for name in (RECOMPUTE, BASELINE, CANDIDATE):
+            if name not in self.arms:
+                raise ValueError(f"arms: '{name}' is missing; G3 compares recompute, baseline and candidate")
+        for name, arm in self.arms.items():
+            if (name == RECOMPUTE) != (not arm.tiers):
+                raise ValueError(f"arms.{name}.tiers: '{RECOMPUTE}' has none, every other arm one")
+        return self
+
+    def largest_step(self) -> int:
+        """Return the highest concurrency: also the number of prompts in a set."""
+        return self.steps[-1]
+
+    def waves(self, arm: str) -> tuple[int, int]:
+        """Return (discarded, measured) waves of one trial of `arm`."""
+        return self.workload.waves_discarded, (
+            self.workload.recompute_waves if arm == RECOMPUTE else self.workload.waves_measured
+        )
+
+
+def stored_tokens(prompt_tokens: int, chunk_tokens: int) -> int:
+    """Return how many tokens of a stored prompt a tier can serve: whole chunks, and never the last token.
+
+    The engine must compute at least one token to have something to sample from, so a prompt of whole chunks
+    yields one token less than it stored.
+    """
+    return min(prompt_tokens // chunk_tokens * chunk_tokens, prompt_tokens - 1)

@@ -1,0 +1,148 @@
+"""One gate run from beginning to end: describe it, bring the arms up, measure, seal. Judges nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from scenarios import arms, toy_model
+from scenarios.engine import ArmPlan, LiveArm
+from scenarios.load import Loaded
+from scenarios.model import Scenario, Site
+from scenarios.process import StartFailed
+from workloads import provenance, run
+from workloads.evidence import SCHEMA, RunDir, sha256_of
+from workloads.progress import Progress
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for: everything that run.json says of it."""
+
+    gate: str
+    kind: str  # "gate" or "smoke"
+    site: Loaded[Site]
+    scenario: Loaded[Scenario]
+    runs: Path
+    criteria_file: Path
+    looks: Mapping[str, Sequence[float]]  # as in the criteria: blocks, alpha
+    seed: int
+    selection: Mapping[str, int]
+    overrides: Mapping[str, str]
+
+
+def one_wave(scenario: Scenario) -> Scenario:
+    """Return the scenario cut down to one measured wave per arm and step: a smoke run."""
+    load = scenario.workload.model_copy(
+        update={"waves_discarded": 0, "waves_measured": 1, "recompute_blocks": 1, "recompute_waves": 1}
+    )
+    return scenario.model_copy(update={"workload": load})
+
+
+def carry_out(
+    request: Request, check: run.Check, decide: run.Decide, progress: Progress, announce: Callable[[Path], None]
+) -> str | None:
+    """Carry the run out and seal it; return None, or why it could not be finished. `announce` gets its folder at once.
+
+    Whatever happens, the evidence so far is sealed and every process is ended. KeyboardInterrupt is recorded as an
+    incident and raised again.
+    """
+    recorded = RunDir.create(request.runs, request.gate)
+    announce(recorded.path)
+    progress.line(f"run {recorded.path}")
+    site, scenario = request.site.value, request.scenario.value
+    work = Path(site.work_dir)
+    scratch = work / "runs" / recorded.run_id
+    recorded.write_bytes("criteria.toml", request.criteria_file.read_bytes())
+    facts = _facts(request, recorded)
+    recorded.write_json("run.json", facts)
+    problem: str | None = None
+    try:
+        try:
+            model = arms.model_folder(site, scenario, work)
+            facts["model"]["files"] = toy_model.fingerprint(model) if site.models[scenario.model].path is None else {}
+            recorded.write_json("run.json", facts)
+            _measure(request, recorded, arms.arm_plans(site, scenario, model, work, scratch), check, decide, progress)
+        except (run.AbortedError, StartFailed) as error:
+            problem = str(error)
+            if isinstance(error, StartFailed):
+                recorded.incident(whose="host", kind="start-failed", message=problem)
+        except KeyboardInterrupt:
+            recorded.incident(whose="harness", kind="interrupted", message="stopped by a signal before the end")
+            raise
+        except BaseException as error:
+            recorded.incident(whose="harness", kind="crashed", message=f"{type(error).__name__}: {error}")
+            raise
+    finally:
+        recorded.seal("end")
+        shutil.rmtree(scratch, ignore_errors=True)
+    return problem
+
+
+def _measure(
+    request: Request,
+    recorded: RunDir,
+    plans: Mapping[str, ArmPlan],
+    check: run.Check,
+    decide: run.Decide,
+    progress: Progress,
+) -> None:
+    site, scenario = request.site.value, request.scenario.value
+
+    def started(live: LiveArm) -> None:
+        recorded.write_json(f"raw/{live.name}/start-{live.start:02d}/start.json", dict(live.facts))
+
+    fleet = arms.fleet(
+        site,
+        dict(plans),
+        lambda arm, number: recorded.folder(f"raw/{arm}/start-{number:02d}"),
+        started,
+        progress.line,
+    )
+    served = site.models[scenario.model]
+    settings = run.Settings(
+        scenario=scenario,
+        looks=[int(n) for n in request.looks["blocks"]],
+        seed=request.seed,
+        chunk_tokens=site.lmcache.chunk_tokens,
+        chunk_bytes=site.lmcache.chunk_tokens * served.kv_bytes_per_token,
+        vocabulary_tokens=served.vocabulary_tokens,
+    )
+    try:
+        run.measure(recorded, fleet, settings, check, decide, progress)
+    finally:
+        progress.line("stopping the engines")
+        fleet.stop()
+
+
+def _facts(request: Request, recorded: RunDir) -> Json:
+    site, scenario = request.site, request.scenario
+    return {
+        "schema": SCHEMA,
+        "run_id": recorded.run_id,
+        "gate": request.gate,
+        "kind": request.kind,
+        "rehearsal": site.value.rehearsal,
+        "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
+        "site": site.value.model_dump(mode="json", by_alias=True),
+        "scenario": scenario.value.model_dump(mode="json", by_alias=True),
+        "origins": {
+            **{f"site.{key}": origin for key, origin in site.origins.items()},
+            **{f"scenario.{key}": origin for key, origin in scenario.origins.items()},
+        },
+        "overrides": dict(request.overrides),
+        "seed": request.seed,
+        "looks": {key: list(values) for key, values in request.looks.items()},
+        "selection": dict(request.selection),
+        "criteria_sha256": sha256_of(recorded.path / "criteria.toml"),
+        "suite": provenance.suite(),
+        "software": provenance.software(),
+        "model": {"name": scenario.value.model, "files": {}},
+        "host": provenance.host(),
+    }

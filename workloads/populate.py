@@ -1,0 +1,78 @@
+"""Put every prompt set into an arm's tier once, and prove from its files that it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from scenarios import tiers
+from scenarios.engine import LiveArm
+from workloads import client, trial
+from workloads.evidence import RunDir
+from workloads.prompts import PromptSpec
+
+Json = dict[str, Any]
+
+
+class PopulateFailed(RuntimeError):
+    """One line: which set did not get into which tier, expected and found."""
+
+
+def populate(
+    run: RunDir,
+    live: LiveArm,
+    sets: Sequence[Sequence[PromptSpec]],
+    chunk_tokens: int,
+    chunk_bytes: int,
+    deadline_s: float,
+) -> None:
+    """Send each prompt once, wait until it is stored, and record the chunk files that appeared.
+
+    Raises PopulateFailed when the tier does not hold every whole chunk of a set afterwards: an arm whose store was
+    never confirmed must not be measured. TrialFailed or TierError when it cannot be asked.
+    """
+    if live.cache is None or live.tier_folder is None:
+        return
+    for number, prompts in enumerate(sets):
+        before = tiers.chunk_files(live.tier_folder)
+        records: list[Json] = []
+        # One at a time: storing is no part of what is measured, and a burst would only be slower.
+        for prompt in prompts:
+            order = client.Order(
+                id=f"{live.name}-populate-s{number}-{prompt.prompt_index}",
+                prompt=prompt,
+                output_tokens=1,
+                facts={"arm": live.name, "step": None, "block": None, "trial": None, "wave": None, "measured": False},
+            )
+            records += client.run_wave(live.base_url, live.model_name, [order], deadline_s)
+        pending = trial.wait_stored(live)
+        after = tiers.chunk_files(live.tier_folder)
+        files = {name: size for name, size in sorted(after.items()) if name not in before}
+        expected = sum(prompt.tokens // chunk_tokens for prompt in prompts)
+        failed = [record["error"] for record in records if record["status"] != "ok"]
+        short = [name for name, size in files.items() if size != chunk_bytes]
+        confirmed = not failed and not short and len(files) >= expected and pending == 0
+        run.append(
+            f"raw/{live.name}/populate.jsonl",
+            {
+                "arm": live.name,
+                "prompt_set": number,
+                "start": live.start,
+                "prompts": len(prompts),
+                "expected_chunks": expected,
+                "files": files,
+                "pending": pending,
+                "confirmed": confirmed,
+                "requests": records,
+            },
+        )
+        if failed:
+            raise PopulateFailed(
+                f"arm '{live.name}': set {number}: {len(failed)} of {len(prompts)} requests failed: {failed[0]}"
+            )
+        if not confirmed:
+            raise PopulateFailed(
+                f"arm '{live.name}': set {number}: {len(files)} of {expected} chunks lie in {live.tier_folder}"
+                + (f", {len(short)} of them not of {chunk_bytes} bytes" if short else "")
+                + ": the tier does not keep what the engine computes, so nothing would be read back"
+            )

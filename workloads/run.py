@@ -1,0 +1,208 @@
+"""The loop of a gate run: populate, then blocks of arms: measure, check, look, extend.
+
+Nothing is judged here. `check` tells after each block which trials cannot be trusted, `decide` tells at each look
+whether the evidence is enough; both are given by the caller.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scenarios import tiers
+from scenarios.fleet import Fleet
+from scenarios.model import CANDIDATE, Scenario
+from scenarios.process import StartFailed
+from workloads import populate, probes
+from workloads.blocks import BlockPlan, plan_blocks
+from workloads.evidence import RunDir
+from workloads.progress import Progress
+from workloads.prompts import PromptSpec
+from workloads.trial import TrialFailed, TrialPlan, run_trial
+
+Json = dict[str, Any]
+
+# Trial's folder below raw/ -> breaches [{"trial", "check", "whose", "reason"}]; empty when it can be trusted.
+Check = Callable[[Path, str], Sequence[Json]]
+# Run folder, number of valid blocks -> the gate's verdict on all blocks so far.
+Decide = Callable[[Path, int], str]
+
+REPLACED_SHARE_MAX = 0.2
+
+
+class AbortedError(RuntimeError):
+    """One line: why the run cannot go on. It has been recorded; the evidence says the rest."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one run of the loop needs besides the arms."""
+
+    scenario: Scenario
+    looks: Sequence[int]
+    seed: int
+    chunk_tokens: int
+    chunk_bytes: int
+    vocabulary_tokens: int
+
+
+def measure(run: RunDir, fleet: Fleet, settings: Settings, check: Check, decide: Decide, progress: Progress) -> None:
+    """Populate and measure until a look decides or the last one is reached.
+
+    Raises AbortedError when the run cannot go on; the incident is recorded first. The run is sealed at every look, but
+    not at the end: logs of engines that are still up are growing.
+    """
+    probes.record_host(run, "before")
+    sets = _prompt_sets(settings)
+    try:
+        _populate(run, fleet, settings, sets, progress)
+        _blocks(run, fleet, settings, sets, check, decide, progress)
+    finally:
+        probes.record_host(run, "after")
+
+
+def _prompt_sets(settings: Settings) -> list[list[PromptSpec]]:
+    load = settings.scenario.workload
+    return [
+        [
+            PromptSpec(seed=settings.seed, prompt_set=number, prompt_index=index, tokens=load.prompt_tokens,
+                       vocabulary_tokens=settings.vocabulary_tokens)
+            for index in range(settings.scenario.largest_step())
+        ]
+        for number in range(load.prompt_sets)
+    ]  # fmt: skip
+
+
+def _populate(
+    run: RunDir, fleet: Fleet, settings: Settings, sets: Sequence[Sequence[PromptSpec]], progress: Progress
+) -> None:
+    stored = [name for name, arm in settings.scenario.arms.items() if arm.tiers]
+    for number, name in enumerate(stored):
+        progress.phase(f"populate {name}", done=number, of=len(stored))
+        try:
+            with fleet.arm(name) as live:
+                populate.populate(
+                    run, live, sets, settings.chunk_tokens, settings.chunk_bytes,
+                    settings.scenario.workload.request_deadline_s,
+                )  # fmt: skip
+        except StartFailed as error:
+            raise _start_failed(run, error, name, None) from None
+        except (populate.PopulateFailed, TrialFailed, tiers.TierError) as error:
+            # A store that was never confirmed cannot be held against the tier: the path to it may be at fault.
+            run.incident(whose="host", kind="populate-failed", message=str(error), arm=name)
+            raise AbortedError(str(error)) from None
+
+
+def _blocks(
+    run: RunDir,
+    fleet: Fleet,
+    settings: Settings,
+    sets: Sequence[Sequence[PromptSpec]],
+    check: Check,
+    decide: Decide,
+    progress: Progress,
+) -> None:
+    plans = plan_blocks(settings.scenario, settings.looks, settings.seed)
+    number, valid, replaced = 0, 0, 0
+    replaces: int | None = None
+    seen: dict[tuple[str, str], int] = {}
+    for look in settings.looks:
+        while valid < look:
+            number += 1
+            breaches = _block(run, fleet, settings, sets, check, progress, number, plans[valid], replaces, look)
+            invalid = [b for b in breaches if b["whose"] != CANDIDATE]
+            if not invalid:
+                valid += 1
+                replaces = None
+                continue
+            replaced += 1
+            replaces = number
+            for key in {(str(b["trial"]).split("/")[0], str(b["check"])) for b in invalid}:
+                seen[key] = seen.get(key, 0) + 1
+                if seen[key] > 1:
+                    raise _stop(
+                        run, f"the same fault twice, {key[1]} of arm '{key[0]}': {invalid[0]['reason']}", number
+                    )
+            if replaced > math.floor(REPLACED_SHARE_MAX * look):
+                raise _stop(run, f"{replaced} of {look} blocks had to be replaced: {invalid[0]['reason']}", number)
+        run.seal(f"look-{look}", growing=growing_files(run))
+        verdict = decide(run.path, valid)
+        progress.line(f"look at {valid} blocks: {verdict}")
+        if verdict != "INCONCLUSIVE":
+            return
+
+
+def _block(
+    run: RunDir,
+    fleet: Fleet,
+    settings: Settings,
+    sets: Sequence[Sequence[PromptSpec]],
+    check: Check,
+    progress: Progress,
+    number: int,
+    plan: BlockPlan,
+    replaces: int | None,
+    look: int,
+) -> list[Json]:
+    facts: Json = {
+        "block": number,
+        "prompt_set": plan.prompt_set,
+        "order": list(plan.order),
+        "steps": list(plan.steps),
+        "replaces": replaces,
+        "complete": False,
+        "breaches": [],
+    }
+    breaches: list[Json] = []
+    load = settings.scenario.workload
+    try:
+        for position, name in enumerate(plan.order):
+            progress.phase(f"block {number}: {name}", done=number - 1 + position / len(plan.order), of=look)
+            try:
+                with fleet.arm(name) as live:
+                    for step in plan.steps:
+                        discarded, measured = settings.scenario.waves(name)
+                        trial = TrialPlan(
+                            arm=name, step=step, block=number, position=position,
+                            prompts=sets[plan.prompt_set][:step], output_tokens=load.output_tokens,
+                            waves_discarded=discarded, waves_measured=measured,
+                            request_deadline_s=load.request_deadline_s,
+                        )  # fmt: skip
+                        try:
+                            run_trial(run, live, trial)
+                        except TrialFailed as error:
+                            run.incident(
+                                whose=name, kind="engine-died" if live.fault() else "trial-failed", message=str(error),
+                                arm=name, step=step, block=number,
+                            )  # fmt: skip
+                            raise AbortedError(str(error)) from None
+                        breaches += check(run.path, trial.name)
+            except StartFailed as error:
+                raise _start_failed(run, error, name, number) from None
+        facts["complete"] = True
+    finally:
+        run.write_json(f"blocks/b{number:02d}.json", {**facts, "breaches": breaches})
+    return breaches
+
+
+def growing_files(run: RunDir) -> frozenset[str]:
+    """Return the files that are still being written while engines are up."""
+    logs = (p.relative_to(run.path).as_posix() for p in run.path.glob("raw/*/start-*/*.log"))
+    return frozenset({*logs, "incidents.jsonl"})
+
+
+def _start_failed(run: RunDir, error: StartFailed, arm: str, block: int | None) -> AbortedError:
+    # Only the candidate's start can be the candidate's fault; whether it is, the judge decides.
+    arm = error.arm or arm
+    run.incident(whose=arm, kind="start-failed", message=error.cause, arm=arm, block=block)
+    lines = "".join(f"\n    {line}" for line in error.lines)
+    where = f"\n  log: {error.log}" if error.log else ""
+    return AbortedError(f"arm '{arm}': {error.cause}{lines}{where}")
+
+
+def _stop(run: RunDir, message: str, block: int) -> AbortedError:
+    run.incident(whose="harness", kind="aborted", message=message, block=block)
+    return AbortedError(message)
