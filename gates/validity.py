@@ -209,10 +209,10 @@ def _identity(wave: _Wave, run: Run, trial: Trial, breach: Any) -> None:
         breach("identity", "harness", f"start {trial.facts['start']} of the arm is not recorded")
         return
     for key in ("engine", "lmcache"):
-        was = starts[0][key]["pid"] if starts[0][key] is not None else None
-        pids = {wave.before[f"{key}_pid"], wave.after[f"{key}_pid"], was}
-        born = {wave.before[f"{key}_pid_started"], wave.after[f"{key}_pid_started"]}
-        if len(pids) != 1 or len(born) != 1 or (was is not None and None in born):
+        start = starts[0][key] or {"pid": None, "pid_started": None}
+        was = (start["pid"], start["pid_started"])
+        seen = {(s[f"{key}_pid"], s[f"{key}_pid_started"]) for s in (wave.before, wave.after)}
+        if seen != {was} or (was[0] is not None and was[1] is None):
             breach(
                 "identity",
                 HOST,

@@ -300,7 +300,8 @@ def _rounded(value: Any) -> Any:
 
 
 def _words(criterion: Criterion, estimate: Estimate) -> str:
-    return f"{criterion.compare} {_share(estimate.point)} [{_share(estimate.low)}, {_share(estimate.high)}], n = {estimate.n}"
+    interval = f"[{_share(estimate.low)}, {_share(estimate.high)}]"
+    return f"{criterion.compare} {_share(estimate.point)} {interval}, n = {estimate.n}"
 
 
 def _share(value: float) -> str:

@@ -70,6 +70,6 @@ def _paired(view: ReportView, t: Words, what: str) -> Picture | None:
         title=title,
         x_label=t(f"paired.{what}_x"),
         scale=100.0,
-        words=(t("paired.block"), t("paired.interval"), t("paired.limit")),
+        words=(t("paired.block"), t("paired.interval"), t("paired.limit"), t("paired.relaxed")),
     )
     return None if svg is None else Picture(title, t("paired.caption"), svg)

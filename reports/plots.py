@@ -33,6 +33,7 @@ MARKERS = {"recompute": "s", "baseline": "o", "candidate": "D"}
 WIDTHS = {"recompute": 1.0, "baseline": 1.4, "candidate": 2.2}
 OTHER_COLOURS, OTHER_MARKERS = ("#009e73", "#cc79a7", "#56b4e9"), ("^", "v", "P")
 DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1, 1.4)), (0, (5, 2, 1, 2)), (0, (9, 3)))
+LIMIT_DASH, RELAXED_DASH = (0, (4, 2)), (0, (1, 1.6))
 
 _BAND: dict[str, Any] = {
     "facecolor": "#efe3c8",
@@ -166,11 +167,12 @@ def paired(
     title: str,
     x_label: str,
     scale: float,
-    words: tuple[str, str, str],
+    words: tuple[str, str, str, str],
 ) -> Markup | None:
     """Return each block's value as a point and, below, the interval and limit that were judged; None without rows.
 
-    `scale` turns the unit of verdict.json into the axis's; `words` name block, interval and limit in the legend.
+    `scale` turns the unit of verdict.json into the axis's; `words` name block, interval, limit and limit with
+    tolerance in the legend.
     """
     drawn = [(r, blocks) for r, blocks in rows if r.estimate is not None or blocks]
     if not drawn:
@@ -186,15 +188,21 @@ def paired(
                 markerfacecolor="none", markeredgecolor=INK, markeredgewidth=0.9,
             )  # fmt: skip
             _interval(axes, requirement, base - 0.15, scale)
-            if requirement.limit is not None:
-                axes.plot([requirement.limit * scale] * 2, [base - 0.38, base + 0.42], color=INK, linestyle=(0, (4, 2)))
+            for limit, dash in ((requirement.limit, LIMIT_DASH), (requirement.relaxed_limit, RELAXED_DASH)):
+                if limit is not None:
+                    axes.plot([limit * scale] * 2, [base - 0.38, base + 0.42], color=INK, linestyle=dash)
         axes.set_yticks([-float(i) for i in range(len(drawn))], [_row_name(r) for r, _ in drawn])
         axes.set_ylim(-len(drawn) + 0.5, 0.5)
         axes.tick_params(axis="y", length=0)
         axes.grid(axis="x", color="#dddddd", linewidth=0.6)
         axes.margins(x=0.08)
         axes.set_xlabel(x_label)
-        figure.legend(handles=_paired_legend(words), loc="outside upper left", ncols=3, fontsize=8.5)
+        figure.legend(
+            handles=_paired_legend(words, any(r.relaxed_limit is not None for r, _ in drawn)),
+            loc="outside upper left",
+            ncols=4,
+            fontsize=8.5,
+        )
 
     return _svg(name, draw, (8.6, 1.25 + 0.62 * len(drawn)), title)
 
@@ -216,13 +224,16 @@ def _interval(axes: Axes, requirement: Requirement, height: float, scale: float)
     axes.plot([estimate.point * scale], [height], marker="D", color=colour, markersize=6, linestyle="none")
 
 
-def _paired_legend(words: tuple[str, str, str]) -> list[Line2D]:
-    block, interval, limit = words
-    return [
+def _paired_legend(words: tuple[str, str, str, str], relaxed: bool) -> list[Line2D]:
+    block, interval, limit, relaxed_limit = words
+    handles = [
         Line2D([], [], linestyle="none", marker="o", markerfacecolor="none", markeredgecolor=INK, label=block),
         Line2D([], [], color=COLOURS["candidate"], linewidth=2.4, marker="D", label=interval),
-        Line2D([], [], color=INK, linestyle=(0, (4, 2)), label=limit),
+        Line2D([], [], color=INK, linestyle=LIMIT_DASH, label=limit),
     ]
+    if relaxed:
+        handles.append(Line2D([], [], color=INK, linestyle=RELAXED_DASH, label=relaxed_limit))
+    return handles
 
 
 def _row_name(requirement: Requirement) -> str:

@@ -25,7 +25,7 @@ class Row:
     id: str
     step: str
     limit: str
-    tolerance: str
+    relaxed: str
     measured: str
     interval: str
     n: str
@@ -67,7 +67,7 @@ def _row(requirement: Requirement, t: Words) -> Row:
         id=requirement.id,
         step=t("all.steps") if requirement.step is None else str(requirement.step),
         limit=_limit(requirement, t),
-        tolerance=_tolerance(requirement, t),
+        relaxed=_relaxed(requirement, t),
         measured=t("all.no_data") if estimate is None else _point(estimate, requirement),
         interval="" if estimate is None else _interval(estimate, requirement),
         n=t("all.none") if estimate is None or estimate.n is None else str(estimate.n),
@@ -84,11 +84,11 @@ def _limit(requirement: Requirement, t: Words) -> str:
     return OPERATORS.get(requirement.operator, "") + with_unit(text, requirement.unit)
 
 
-def _tolerance(requirement: Requirement, t: Words) -> str:
-    if not requirement.tolerance:
+def _relaxed(requirement: Requirement, t: Words) -> str:
+    limit = requirement.relaxed_limit
+    if limit is None:
         return ""
-    text = with_unit(plain(requirement.tolerance * scale_of(requirement.unit)), requirement.unit)
-    return t("all.tolerance", tolerance=text)
+    return t("all.relaxed", limit=with_unit(plain(limit * scale_of(requirement.unit)), requirement.unit))
 
 
 def with_unit(text: str, unit: str) -> str:

@@ -54,6 +54,13 @@ class Requirement:
     compare: str  # "reduction", "gain" or "count", from the sealed criteria; empty where they cannot be read
     band_high: float | None  # from the sealed criteria
 
+    @property
+    def relaxed_limit(self) -> float | None:
+        """Return the limit with its tolerance, as agreed before the run; None without either."""
+        if self.limit is None or not self.tolerance:
+            return None
+        return self.limit - self.tolerance if self.operator == ">=" else self.limit + self.tolerance
+
 
 @dataclass(frozen=True)
 class Misfit:

@@ -112,8 +112,8 @@ def _sign(log: str) -> str | None:
     for pattern, meaning in _SIGNS:
         if re.search(pattern, log):
             return meaning
-    raised = _RAISED.findall(log)
-    return _ANSI.sub("", raised[-1])[:200] if raised else None
+    raised = _RAISED.findall(_ANSI.sub("", log))
+    return raised[-1][:200] if raised else None
 
 
 def _how_ended(status: int) -> str:

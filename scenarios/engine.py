@@ -23,6 +23,7 @@ from scenarios.process import (
     clean_environment,
     free_ports,
     port_is_free,
+    started_ticks,
     tree_usage,
 )
 
@@ -146,7 +147,14 @@ def _start_lmcache(
         "LMCache server", argv, {**clean_environment(), **env}, logs / "lmcache.log", plan.site.engine.stop_deadline_s
     )
     stack.callback(kept.stop)
-    facts["lmcache"] = {"argv": argv, "env": env, "pid": kept.pid, "port": port, "http_port": http_port}
+    facts["lmcache"] = {
+        "argv": argv,
+        "env": env,
+        "pid": kept.pid,
+        "pid_started": started_ticks(kept.pid),
+        "port": port,
+        "http_port": http_port,
+    }
     cache = tiers.Cache(f"http://{HOST}:{http_port}")
     _await(kept, cache.healthy, settings.ready_deadline_s, plan.site.engine.stall_s, cancel)
     return kept, cache, port
@@ -172,7 +180,7 @@ def _start_engine(
     env = {**COMMON_ENV, "TORCHINDUCTOR_CACHE_DIR": str(plan.compile_cache), **settings.env}
     kept = Kept("engine", argv, {**clean_environment(), **env}, logs / "engine.log", settings.stop_deadline_s)
     stack.callback(kept.stop)
-    facts["engine"] = {"argv": argv, "env": env, "pid": kept.pid, "port": port}
+    facts["engine"] = {"argv": argv, "env": env, "pid": kept.pid, "pid_started": started_ticks(kept.pid), "port": port}
     base_url = f"http://{HOST}:{port}"
     say(f"{plan.name}: engine starting")
 

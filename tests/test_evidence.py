@@ -85,7 +85,12 @@ def test_nan_is_never_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [(b'{"a": 1', "cut off"), (b"{nope}\n", "not JSON"), (b"[1]\n", "not a JSON object"), (b'{"a": NaN}\n', "NaN is no measured value")],
+    [
+        (b'{"a": 1', "cut off"),
+        (b"{nope}\n", "not JSON"),
+        (b"[1]\n", "not a JSON object"),
+        (b'{"a": NaN}\n', "NaN is no measured value"),
+    ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, content: bytes, told: str) -> None:
     path = tmp_path / "r.jsonl"
@@ -95,7 +100,9 @@ def test_a_bad_line_is_named(tmp_path: Path, content: bytes, told: str) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_arbitrary_bytes_raise_nothing_but_evidence_errors(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_arbitrary_bytes_raise_nothing_but_evidence_errors(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
     path = tmp_path_factory.getbasetemp() / "any.jsonl"
     path.write_bytes(content)
     for read in (lambda: list(read_jsonl(path)), lambda: read_json(path)):

@@ -94,14 +94,16 @@ def test_a_scenario_that_does_not_fit_is_refused(tmp_path: Path, old: str, new: 
 
 
 def test_unknown_names_list_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="unknown site 'labb': .*'rehearsal'"):
+    with pytest.raises(ConfigError, match=r"unknown site 'labb': .*'rehearsal'"):
         load_site("labb")
     with pytest.raises(ConfigError, match=r"nowhere/lab\.toml: no such site file"):
         load_site("nowhere/lab.toml")
 
 
 @given(st.binary(max_size=300))
-def test_arbitrary_bytes_raise_nothing_but_config_errors(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_arbitrary_bytes_raise_nothing_but_config_errors(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
     path = tmp_path_factory.getbasetemp() / "any.toml"
     path.write_bytes(content)
     with pytest.raises(ConfigError) as caught:

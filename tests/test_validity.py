@@ -1,0 +1,200 @@
+"""Every validity check: silent on a sound trial, and telling on the fault that it is for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gates import validity
+from gates.nodata import NoData
+from gates.readers.prometheus import Exposition, ReadError, delta
+from tests.synthetic import Truth, make_run, only, put
+from workloads.evidence import Run
+
+Json = dict[str, Any]
+FIRST = "candidate-c2-b01-w1-0"
+
+
+def breaches(folder: Path, arm: str = "candidate", **truth: Any) -> list[validity.Breach]:
+    run = Run(make_run(folder, Truth(blocks=1, **truth)))
+    trial = run.trial(arm, 2, 1)
+    assert trial is not None
+    return validity.check_trial(run, trial)
+
+
+@pytest.mark.parametrize("arm", ["recompute", "baseline", "candidate"])
+def test_a_sound_trial_has_no_breach(tmp_path: Path, arm: str) -> None:
+    assert breaches(tmp_path, arm) == []
+
+
+def test_a_sound_run_has_no_breach(tmp_path: Path) -> None:
+    assert validity.check_run(Run(make_run(tmp_path, Truth(blocks=2)))) == []
+
+
+def rising(name: str, value: float, labels: str = "") -> Any:
+    """A change that adds `value` to a counter in the snapshot after wave 1 of the candidate at step 2 and ever after."""
+    started = {"on": False}
+
+    def change(snapshot: Json) -> None:
+        if snapshot["arm"] != "candidate":
+            return
+        started["on"] = started["on"] or (snapshot["wave"], snapshot["when"]) == (1, "after")
+        if started["on"]:
+            key = "lmcache_metrics" if name.startswith("lmcache") else "engine_metrics"
+            snapshot[key] = re.sub(
+                rf"({re.escape(name)}{{[^}}]*{labels}[^}}]*}}) (\S+)",
+                lambda m: f"{m[1]} {float(m[2]) + value}",
+                snapshot[key],
+            )
+
+    return change
+
+
+def dropping(name: str) -> Any:
+    def change(snapshot: Json) -> None:
+        for key in ("engine_metrics", "lmcache_metrics"):
+            if snapshot[key]:
+                snapshot[key] = "\n".join(line for line in snapshot[key].splitlines() if name not in line) + "\n"
+
+    return change
+
+
+SNAPSHOT_FAULTS: dict[str, tuple[Any, str, str, str]] = {
+    "device cache": (rising("vllm:prompt_tokens_by_source_total", 256, "local_cache_hit"), "cold", "host", "256 tokens from device cache, 0 expected"),
+    "DRAM": (rising("lmcache_mp_lookup_hit_l1_tokens_total", 256), "cold", "host", "256 tokens from DRAM"),
+    "silent recompute": (rising("vllm:prompt_tokens_by_source_total", -8190, "external_kv_transfer"), "cold", "host", "0 tokens from external tier, 8190 expected, though no chunk file is missing"),
+    "too much from the tier": (rising("vllm:prompt_tokens_by_source_total", 512, "external_kv_transfer"), "cold", "host", "8702 tokens from external tier"),
+    "L2": (rising("lmcache_mp_lookup_hit_l2_tokens_total", -512), "cold", "host", "tokens from tier (L2), 8192 expected"),
+    "requests of somebody else": (rising("vllm:e2e_request_latency_seconds_count", 1), "books", "host", "the engine booked 3 requests, the client 2"),
+    "time of the books": (rising("vllm:e2e_request_latency_seconds_sum", 0.5), "books", "host", "s of requests, the client"),
+    "prompt tokens": (rising("vllm:prompt_tokens_total", 5), "books", "host", "prompt tokens"),
+    "output tokens": (rising("vllm:generation_tokens_total", 5), "books", "host", "output tokens"),
+    "no source counter": (dropping("by_source"), "cold", "host", "is not among the metrics"),
+    "no L1 counter": (dropping("hit_l1"), "cold", "host", "is not among the metrics"),
+    "no books": (dropping("e2e_request"), "books", "host", "is not among the metrics"),
+    "page cache": (only({"arm": "candidate"}, put(tier_read_bytes=77)), "tier-bytes", "host", "0 bytes read from storage"),
+    "bytes not told": (only({"arm": "candidate"}, put(tier_read_bytes=None)), "tier-bytes", "host", "are not told"),
+    "pending": (put(lmcache_pending=2), "cold", "host", "stores still pending"),
+    "pending not told": (put(lmcache_pending=None), "cold", "host", "stores still pending"),
+    "restarted": (only({"arm": "candidate", "wave": 3}, put(engine_pid_started=9)), "identity", "host", "was restarted"),
+    "another process": (only({"arm": "candidate"}, put(lmcache_pid=7)), "identity", "host", "the lmcache process is not the one"),
+    "gone": (only({"arm": "candidate", "when": "after"}, put(engine_pid_started=None)), "identity", "host", "the engine process"),
+    "scrape failed": (only({"arm": "candidate", "wave": 2}, put(engine_metrics=None)), "readable", "harness", "could not be scraped"),
+    "foreign text": (only({"arm": "candidate", "wave": 2}, put(engine_metrics="<html>\x00 1 2 3 4")), "readable", "harness", "not a metrics exposition"),
+    "snapshot lost": (only({"arm": "candidate", "wave": 2, "when": "after"}, put(when="later")), "counters", "harness", "1+0 counter snapshots"),
+    "clock step": (only({"arm": "candidate", "wave": 4, "when": "after"}, lambda s: s.update(realtime_ns=s["realtime_ns"] + 10**9)), "clock", "host", "the clock was stepped by 1000.0 ms"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SNAPSHOT_FAULTS)
+def test_faults_in_the_counters(tmp_path: Path, name: str) -> None:
+    change, check, whose, told = SNAPSHOT_FAULTS[name]
+    found = breaches(tmp_path, snapshot=change)
+    assert any((b.check, b.whose) == (check, whose) and told in b.reason for b in found), found
+
+
+REQUEST_FAULTS: dict[str, tuple[Any, str, str, str]] = {
+    "prompt length": (put(usage={"prompt_tokens": 5325, "completion_tokens": 8}), "lengths", "harness", "5325 prompt tokens, 4096 ordered"),
+    "output length": (put(usage={"prompt_tokens": 4096, "completion_tokens": 3}), "lengths", "harness", "3 output tokens, 8 ordered"),
+    "late": (lambda r: r.update(t_intended_ns=r["t_intended_ns"] - 10**9), "client-lag", "harness", "sent 1001 ms late"),
+    "backwards": (lambda r: r.update(t_first_ns=r["t_sent_ns"] - 1), "clock", "harness", "not in this order"),
+    "clock step": (lambda r: r.update(clock_offset_ns=r["clock_offset_ns"] + 10**7), "clock", "host", "stepped by 10.0 ms"),
+    "failed": (put(status="failed", error="HTTP 503"), "errors", "candidate", "1 of 2 requests failed: HTTP 503"),
+    "twice": (put(id="candidate-c2-b01-w1-1"), "requests", "harness", "recorded twice"),
+    "same prompt": (put(prompt_index=1), "requests", "harness", "of different prompts expected"),
+    "other set": (put(prompt_set=1), "requests", "harness", "another prompt set"),
+    "warm-up as measured": (put(measured=False), "requests", "harness", "marked as another kind"),
+    "no usage": (put(usage=None), "readable", "harness", "lacks a field"),
+    "no time": (put(t_first_ns=None), "readable", "harness", "lacks a field"),
+    "lost": (put(wave=9), "requests", "harness", "wave 1 has 1 requests"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REQUEST_FAULTS)
+def test_faults_in_the_requests(tmp_path: Path, name: str) -> None:
+    change, check, whose, told = REQUEST_FAULTS[name]
+    found = breaches(tmp_path, request=only({"id": FIRST}, change))
+    assert any((b.check, b.whose) == (check, whose) and told in b.reason for b in found), found
+
+
+def test_chunks_lost_after_a_confirmed_store_are_the_tiers_own(tmp_path: Path) -> None:
+    lose = rising("vllm:prompt_tokens_by_source_total", -512, "external_kv_transfer")
+
+    def change(snapshot: Json) -> None:
+        lose(snapshot)
+        if snapshot["arm"] == "candidate":
+            snapshot["tier_files"] -= 2
+
+    found = [b for b in breaches(tmp_path, snapshot=change) if b.check == "chunks-lost"]
+    assert found[0].whose == "candidate"
+    assert "126 chunk files are left of 128" in found[0].reason
+
+
+def test_a_trial_that_was_not_carried_through(tmp_path: Path) -> None:
+    (found,) = breaches(tmp_path, trial=put(completed=False, error="engine died"))
+    assert (found.check, found.whose) == ("complete", "harness")
+
+
+RUN_FAULTS: dict[str, tuple[Json, str, str]] = {
+    "engine argument": ({"start": only({"arm": "candidate"}, lambda f: f["engine"]["argv"].append("--fast"))}, "arms-equal", "engine of candidate"),
+    "environment": ({"start": only({"arm": "baseline"}, lambda f: f["engine"]["env"].update(X="1"))}, "arms-equal", "in its env"),
+    "cache size": ({"start": only({"arm": "candidate"}, put(engine_info={"block_size": "64"}))}, "arms-equal", "in its info"),
+    "LMCache argument": ({"start": only({"arm": "candidate"}, lambda f: f["lmcache"]["argv"].append("--l1-size-gb=9"))}, "arms-equal", "LMCache of candidate"),
+    "LMCache configuration": ({"start": only({"arm": "candidate"}, put(lmcache_config={"mp": {"port": 1, "chunk_size": 512}}))}, "arms-equal", "in its config"),
+    "never stored": ({"populate": only({"arm": "candidate", "prompt_set": 1}, put(prompt_set=7))}, "populate", "prompt set 1 was never stored"),
+    "half stored": ({"populate": only({"arm": "candidate"}, lambda p: p["files"].popitem())}, "populate", "63 whole chunks stored, 64 expected"),
+    "short files": ({"populate": only({"arm": "baseline"}, lambda p: p["files"].update(dict.fromkeys(p["files"], 7)))}, "populate", "0 whole chunks stored"),
+    "unconfirmed": ({"populate": put(confirmed=False)}, "populate", "whole chunks stored"),
+    "other prompts": ({"request": only({"arm": "candidate", "prompt_index": 0}, put(prompt_seed=1))}, "same-prompts", "different prompts"),
+    "interrupted": ({"incidents": [{"whose": "harness", "kind": "interrupted", "message": "signal"}]}, "incident:interrupted", "signal"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RUN_FAULTS)
+def test_faults_of_the_run(tmp_path: Path, name: str) -> None:
+    truth, check, told = RUN_FAULTS[name]
+    found = validity.check_run(Run(make_run(tmp_path, Truth(blocks=1, **truth))))
+    assert any(b.check == check and told in b.reason for b in found), found
+    assert all(b.whose != "candidate" for b in found)
+
+
+def test_a_start_that_failed_for_all_is_not_the_candidates_fault(tmp_path: Path) -> None:
+    failed = [{"whose": "candidate", "kind": "start-failed", "message": "hang"}]
+    path = make_run(tmp_path, Truth(blocks=1, incidents=failed))
+    assert [b.whose for b in validity.check_run(Run(path))] == ["candidate"]
+    for arm in ("baseline", "recompute"):
+        (path / f"raw/{arm}/start-01/start.json").unlink()
+    assert "host" in [b.whose for b in validity.check_run(Run(path)) if b.check == "incident:start-failed"]
+
+
+TEXT = '# TYPE a counter\na_total{x="1"} 2.0\na_total{x="2"} 3.0\n'
+
+
+def test_counters_are_sums_and_deltas() -> None:
+    scrape = Exposition(TEXT)
+    assert scrape.total("a_total") == 5.0
+    assert scrape.total("a_total", {"x": "2"}) == 3.0
+    assert delta(Exposition(""), scrape, "a_total") == 5.0
+
+
+def test_what_is_absent_nan_or_reset_is_no_data() -> None:
+    assert isinstance(Exposition("").total("a_total"), NoData)
+    assert isinstance(Exposition("a_total NaN\n").total("a_total"), NoData)
+    assert isinstance(Exposition("a_total +Inf\n").total("a_total"), NoData)
+    assert isinstance(delta(Exposition(TEXT), Exposition(""), "a_total"), NoData)
+    reset = delta(Exposition(TEXT), Exposition("a_total 1\n"), "a_total")
+    assert isinstance(reset, NoData)
+    assert "it was reset" in reset.reason
+
+
+@given(st.text(max_size=200))
+def test_arbitrary_text_raises_nothing_but_read_errors(text: str) -> None:
+    try:
+        Exposition(text).total("a")
+    except ReadError as error:
+        assert "\n" not in str(error)
