@@ -5,6 +5,7 @@ Whose fault decides what a breach does: the candidate's own is a FAIL, any other
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -403,18 +404,17 @@ def _split(argv: list[str], volatile: set[str], apart: str) -> tuple[list[str], 
     return kept, value
 
 
-_OF_THE_TIER = frozenset({"port", "http_port", "instance_id", "l2_adapter_config", "incarnation"})
+# What LMCache says of itself that belongs to the tier, or to this one process.
+_OF_THE_TIER = re.compile(r"l2_adapter_config|(http_)?port|(\w+_)?instance_id")
 
 
 def _without_tier(value: object) -> object:
     if isinstance(value, Mapping):
-        return {k: _without_tier(v) for k, v in value.items() if k not in _OF_THE_TIER}
+        return {k: _without_tier(v) for k, v in value.items() if not _OF_THE_TIER.fullmatch(k)}
     return [_without_tier(v) for v in value] if isinstance(value, list) else value
 
 
 def _without_port(connector: str) -> str:
-    import re
-
     return re.sub(r'("lmcache\.mp\.port": )\d+', r"\1PORT", connector)
 
 

@@ -81,12 +81,15 @@ def to_bytes(verdict: Json) -> bytes:
 
 
 def summary_lines(verdict: Json) -> list[str]:
-    """Return at most a dozen lines: what does not pass first, then the gate's verdict."""
+    """Return a line per criterion, what does not pass first, then the gate's verdict and what is against the run."""
     rows = sorted(verdict["criteria"], key=lambda row: WORST_FIRST.index(row["verdict"]))
-    lines = [f"{row['verdict']:<12} {row['id']} c{row['step']}: {row['reason']}" for row in rows]
-    shown = lines if len(lines) <= 10 else [*lines[:9], f"... and {len(lines) - 9} more, none worse"]
-    reasons = "; ".join(verdict["reasons"][:2])
-    return [*shown, f"{verdict['gate'].upper()} verdict: {verdict['verdict']}" + (f" ({reasons})" if reasons else "")]
+    if len({row["reason"] for row in rows}) == 1:
+        # What is wrong with the run as a whole is told once, below.
+        lines = [f"{rows[0]['verdict']:<12} all {len(rows)} rows"]
+    else:
+        lines = [f"{row['verdict']:<12} {row['id']} c{row['step']}: {row['reason']}" for row in rows]
+    against = [f"against the run: {reason}" for reason in verdict["reasons"][:3]]
+    return [*lines, *against, f"{verdict['gate'].upper()} verdict: {verdict['verdict']}"]
 
 
 def _judge(run: Run, criteria: Criteria, untrusted: list[str]) -> tuple[_Facts, list[Json]]:

@@ -150,7 +150,10 @@ class _Writer:
                 "pid_started": 6,
                 "port": pid,
             }
-            facts["lmcache_config"] = {"mp": {"port": pid, "chunk_size": 256}}
+            facts["lmcache_config"] = {
+                "mp": {"port": pid, "instance_id": str(pid), "chunk_size": 256},
+                "o": {"service_instance_id": str(pid)},
+            }
             facts["tier"] = {"name": tier[0], "path": f"/mnt/{tier[0]}"}
         self.truth.start(facts)
         self.run.write_json(f"raw/{arm}/start-01/start.json", facts)

@@ -305,7 +305,7 @@ def test_exit_status_of_a_failed_run(tmp_path: Path) -> None:
 
 def test_the_summary_is_short_and_worst_first(tmp_path: Path) -> None:
     lines = verdict.summary_lines(judged(tmp_path, ttft_s=candidate(1.1)))
-    assert len(lines) <= 12
+    assert len(lines) <= 13
     assert lines[0].startswith("FAIL")
     assert lines[-1].startswith("G3 verdict: FAIL")
 
