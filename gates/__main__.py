@@ -5,15 +5,23 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from gates import verdict
 from gates.explain import explain
 from workloads.evidence import EvidenceError, Run, verify, write_whole
 
+USAGE_ERROR = 4  # as pytest's
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE_ERROR, f"kvgate: {message}; see `{self.prog} --help`\n")
+
 
 def main(argv: list[str]) -> int:
     """Carry out one command; return the exit status. Errors are one line each."""
-    parser = argparse.ArgumentParser(prog="python -m gates", description=__doc__)
+    parser = _Parser(prog="python -m gates", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (
         ("rejudge", "judge the sealed evidence again and write verdict.json"),
@@ -38,7 +46,7 @@ def main(argv: list[str]) -> int:
             print("\n".join(verdict.summary_lines(judged)))
     except (EvidenceError, verdict.NotJudgedError, OSError) as error:
         print(f"kvgate: {' '.join(str(error).split())}", file=sys.stderr)
-        return 4
+        return USAGE_ERROR
     return verdict.EXIT_STATUS[judged["verdict"]]
 
 

@@ -12,7 +12,8 @@ Json = dict[str, Any]
 def explain(run: Run, verdict: Json) -> list[str]:
     """Return lines: the verdict, what decided it, what every row rests on, and what was thrown out."""
     rows = verdict["criteria"]
-    worst = [row for row in rows if row["verdict"] == verdict["verdict"]]
+    # What is held against the run as a whole is told once, not again by every row.
+    worst = [r for r in rows if r["verdict"] == verdict["verdict"] and r["reason"] not in verdict["reasons"]]
     lines = [f"{run.path.name}: {str(verdict['gate']).upper()} is {verdict['verdict']}."]
     if run.facts.get("rehearsal"):
         lines.append("It is a rehearsal: real software on emulated tiers. Nothing it says is an acceptance.")
@@ -23,6 +24,7 @@ def explain(run: Run, verdict: Json) -> list[str]:
         f"{row['verdict']}: {row['id']} at concurrency {row['step']} "
         f"(limit {row['operator']} {row['limit']:g} {row['unit']}): {row['reason']}."
         for row in rows
+        if row["reason"] not in verdict["reasons"]
     ]
     blocks = verdict["blocks"]
     lines.append(f"It rests on {len(blocks['valid'])} valid blocks; {len(blocks['invalid'])} were thrown out.")

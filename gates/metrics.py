@@ -50,29 +50,32 @@ def ttft_p50_s(trial: Trial) -> float | NoData:
     waves = measured_waves(trial)
     if not waves:
         return NoData("no measured wave")
-    return sum(stats.quantile([ttft_s(r) for r in wave], 0.5) for wave in waves) / len(waves)
+    return float(sum(stats.quantile([ttft_s(r) for r in wave], 0.5) for wave in waves) / len(waves))
 
 
 def output_tokens_per_s(trial: Trial) -> float | NoData:
     """Return output tokens of successful requests over the summed windows of the measured waves, in tokens/s.
 
-    A wave's window runs from its first send to its last token. A failed request adds no token, but its wave's time
-    counts; a wave without any success has no end, so there is no throughput.
+    A wave's window runs from its first send to the last token that any of its requests got. A failed request adds no
+    token, but its time counts as far as it is known. Where every request failed the rate is 0, whatever the time;
+    otherwise a wave without an end has no length, so there is no rate.
     """
     waves = measured_waves(trial)
     if not waves:
         return NoData("no measured wave")
-    tokens, window_ns = 0, 0
+    tokens = sum(r["usage"]["completion_tokens"] for wave in waves for r in wave if r["status"] == "ok")
+    if tokens == 0 and all(r["status"] != "ok" for wave in waves for r in wave):
+        return 0.0
+    window_ns = 0
     for number, wave in enumerate(waves):
-        ok = [r for r in wave if r["status"] == "ok"]
         sent = [r["t_sent_ns"] for r in wave if r["t_sent_ns"] is not None]
-        if not ok or not sent:
-            return NoData(f"measured wave {number} has no successful request")
-        tokens += sum(r["usage"]["completion_tokens"] for r in ok)
-        window_ns += max(r["t_last_ns"] for r in ok) - min(sent)
-    if window_ns <= 0:
-        return NoData("the measured waves have no length")
-    return tokens / (window_ns * NS)
+        last = [r["t_last_ns"] for r in wave if r["t_last_ns"] is not None]
+        if not sent or not last:
+            return NoData(f"measured wave {number} has no end: none of its requests got a token")
+        window_ns += max(last) - min(sent)
+    if tokens <= 0 or window_ns <= 0:
+        return NoData(f"{tokens} tokens in {window_ns} ns")
+    return float(tokens / (window_ns * NS))
 
 
 def failed_requests(trials: Iterable[Trial]) -> tuple[int, int]:

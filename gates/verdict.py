@@ -9,17 +9,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from gates import metrics, stats
 from gates.criteria import Case, Criteria, Criterion, cases, load
+from gates.facts import Facts, gather
 from gates.nodata import NoData
 from gates.stats import Estimate
-from gates.validity import Breach, check_run, check_trial
+from gates.validity.breach import MISSHAPEN, misshapen
 from scenarios.load import ConfigError
-from scenarios.model import CANDIDATE
-from workloads.evidence import MANIFEST, SCHEMA, EvidenceError, Run, Trial, sha256_of, verify
+from scenarios.model import BASELINE, CANDIDATE, RECOMPUTE
+from workloads.evidence import MANIFEST, SCHEMA, Run, Trial, sha256_of, verify
 from workloads.provenance import suite
 
 Json = dict[str, Any]
@@ -28,23 +29,11 @@ PASS, FAIL, INCONCLUSIVE, INVALID = "PASS", "FAIL", "INCONCLUSIVE", "INVALID"
 WORST_FIRST = (FAIL, INVALID, INCONCLUSIVE, PASS)
 EXIT_STATUS = {PASS: 0, FAIL: 1, INCONCLUSIVE: 10, INVALID: 11}
 
-REPLACED_SHARE_MAX = 0.2
 SIGNIFICANT_DIGITS = 9
 
 
 class NotJudgedError(ValueError):
     """One line: this run has no verdict by its nature."""
-
-
-@dataclass(frozen=True)
-class _Facts:
-    """What the evidence comes down to before any criterion is looked at."""
-
-    run: Run
-    valid: list[int]  # block numbers
-    invalid: dict[int, list[str]]  # block number -> reasons
-    breaches: list[Breach]  # of trials and of the run
-    untrusted: list[str]  # reasons against the run as a whole
 
 
 def judge(run: Run) -> Json:
@@ -54,25 +43,24 @@ def judge(run: Run) -> Json:
     """
     if run.facts.get("kind") != "gate":
         raise NotJudgedError(f"{run.path}: a {run.facts.get('kind')} run has no verdict")
-    faults = verify(run.path)
-    criteria_file = run.path / "criteria.toml"
+    faults: list[str] = []
     try:
-        if sha256_of(criteria_file) != run.facts.get("criteria_sha256"):
+        faults += verify(run.path)
+        if sha256_of(run.path / "criteria.toml") != run.facts.get("criteria_sha256"):
             faults.append("criteria.toml: not the criteria that the run began with")
-        criteria = load(criteria_file)
-        return _finish(run, *_judge(run, criteria, [f"evidence: {fault}" for fault in faults]))
-    except (ConfigError, OSError, EvidenceError, KeyError, TypeError, ValueError, AttributeError) as error:
+        return _finish(run, *_judge(run, [f"evidence: {fault}" for fault in faults]))
+    except (*MISSHAPEN, OSError) as error:
         # Evidence of another shape than the format says proves nothing, whatever else it holds.
-        what = str(error) if isinstance(error, ConfigError | EvidenceError) else repr(error)
-        return _finish(run, _Facts(run, [], {}, [], [*faults, f"evidence cannot be read: {what}"]), [])
+        return _finish(run, Facts(run, [], {}, [], [*faults, f"evidence cannot be read: {_told(error)}"]), [])
 
 
 def decide(run: Run, valid_blocks: int) -> str:
-    """Return the gate's verdict on the blocks so far, while the run goes on."""
-    facts, rows = _judge(run, load(run.path / "criteria.toml"), [])
-    if len(facts.valid) != valid_blocks:
+    """Return the gate's verdict on the blocks so far, while the run goes on; INVALID where they are not that many."""
+    try:
+        facts, rows = _judge(run, [])
+    except (*MISSHAPEN, OSError):
         return INVALID
-    return _aggregate([row["verdict"] for row in rows])
+    return _aggregate([row["verdict"] for row in rows]) if len(facts.valid) == valid_blocks else INVALID
 
 
 def to_bytes(verdict: Json) -> bytes:
@@ -89,47 +77,38 @@ def summary_lines(verdict: Json) -> list[str]:
     else:
         lines = [f"{row['verdict']:<12} {row['id']} c{row['step']}: {row['reason']}" for row in rows]
     against = [f"against the run: {reason}" for reason in verdict["reasons"][:3]]
-    return [*lines, *against, f"{verdict['gate'].upper()} verdict: {verdict['verdict']}"]
+    return [*lines, *against, f"{str(verdict['gate']).upper()} verdict: {verdict['verdict']}"]
 
 
-def _judge(run: Run, criteria: Criteria, untrusted: list[str]) -> tuple[_Facts, list[Json]]:
-    facts = _facts(run, criteria, untrusted)
-    steps = [int(step) for step in run.facts["scenario"]["steps"]]
-    return facts, [_row(facts, criteria, case) for case in cases(criteria, steps)]
+def _judge(run: Run, untrusted: list[str]) -> tuple[Facts, list[Json]]:
+    """Return the facts and a row per criterion and step. Raises what is in MISSHAPEN, and OSError."""
+    criteria = load(run.path / "criteria.toml")
+    untrusted = [*untrusted, *_contradictions(run, criteria)]
+    facts = gather(run, untrusted)
+    rows: list[Json] = []
+    for step in run.facts["scenario"]["steps"]:
+        mine = [_row(facts, criteria, case) for case in cases(criteria, [int(step)])]
+        _doubt_the_baseline(facts, mine)
+        rows += mine
+    order = [criterion.id for criterion in criteria.criterion]
+    return facts, sorted(rows, key=lambda row: order.index(row["id"]))
 
 
-def _facts(run: Run, criteria: Criteria, untrusted: list[str]) -> _Facts:
-    """Sort blocks into valid and invalid, and collect what is held against the run as a whole."""
-    breaches = check_run(run)
-    untrusted = [*untrusted, *(f"{b.check}: {b.reason}" for b in breaches if b.whose != CANDIDATE)]
-    arms, steps = list(run.facts["scenario"]["arms"]), [int(s) for s in run.facts["scenario"]["steps"]]
-    valid: list[int] = []
-    invalid: dict[int, list[str]] = {}
-    for block in run.blocks():
-        number, order = int(block["block"]), list(block["order"])
-        reasons = [] if block["complete"] is True else ["not finished"]
-        if not set(order) <= set(arms) or len(set(order)) != len(order) or sorted(block["steps"]) != steps:
-            reasons.append("its arms or steps are not the scenario's")
-        for arm in order:
-            for step in steps:
-                trial = run.trial(arm, step, number)
-                found = check_trial(run, trial) if trial is not None else []
-                breaches += found
-                if trial is None:
-                    reasons.append(f"{arm} at concurrency {step} was not measured")
-                reasons += [f"{b.trial}: {b.check}: {b.reason}" for b in found if b.whose != CANDIDATE]
-        if reasons:
-            invalid[number] = reasons
-        else:
-            valid.append(number)
-    replaced = len(invalid)
-    if replaced > REPLACED_SHARE_MAX * max(len(valid), 1):
-        first = next(iter(invalid.values()))[0]
-        untrusted.append(f"{replaced} of {replaced + len(valid)} blocks are invalid, more than one in five: {first}")
-    return _Facts(run, valid, invalid, breaches, untrusted)
+def _contradictions(run: Run, criteria: Criteria) -> list[str]:
+    """Return where run.json is not of one piece with the sealed criteria or with its own site."""
+    looks = {"blocks": list(criteria.looks.blocks), "alpha": list(criteria.looks.alpha)}
+    return [
+        f"run.json: {key} is {found!r}, {wanted!r} in {where}"
+        for key, found, wanted, where in (
+            ("gate", run.facts["gate"], criteria.gate, "criteria.toml"),
+            ("looks", run.facts["looks"], looks, "criteria.toml"),
+            ("rehearsal", run.facts["rehearsal"], run.facts["site"]["rehearsal"], "its site"),
+        )
+        if found != wanted
+    ]
 
 
-def _row(facts: _Facts, criteria: Criteria, case: Case) -> Json:
+def _row(facts: Facts, criteria: Criteria, case: Case) -> Json:
     """Return one row of verdict.json."""
     criterion = case.criterion
     estimate: Estimate | None = None
@@ -160,7 +139,7 @@ def _row(facts: _Facts, criteria: Criteria, case: Case) -> Json:
     }
 
 
-def _count(facts: _Facts, case: Case) -> tuple[Estimate | None, str, str]:
+def _count(facts: Facts, case: Case) -> tuple[Estimate | None, str, str]:
     """Judge a count of the candidate's own failures over everything measured: none is washed out by a rerun."""
     criterion, arm = case.criterion, case.criterion.arms[0]
     trials = [t for t in facts.run.trials() if (t.facts["arm"], t.facts["step"]) == (arm, case.step)]
@@ -179,7 +158,7 @@ def _count(facts: _Facts, case: Case) -> tuple[Estimate | None, str, str]:
     return Estimate(found, found, found, 1.0, total, "count"), PASS, what
 
 
-def _compare(facts: _Facts, criteria: Criteria, case: Case) -> tuple[Estimate | None, str, str]:
+def _compare(facts: Facts, criteria: Criteria, case: Case) -> tuple[Estimate | None, str, str]:
     """Judge candidate against another arm by the interval of their block log ratios."""
     criterion = case.criterion
     used, alpha = _look(facts, criteria, criterion)
@@ -188,9 +167,9 @@ def _compare(facts: _Facts, criteria: Criteria, case: Case) -> tuple[Estimate | 
         return None, INVALID, values.reason
     needed = criterion.min_blocks or criteria.looks.blocks[0]
     if not values:
-        return None, INVALID if facts.invalid else INCONCLUSIVE, "no valid block holds both arms"
+        return None, INVALID, "no data: no valid block holds both arms"
     if any(math.isinf(v) for v in values):
-        return None, FAIL, "failed requests of the candidate reach its median: there is no finite value to compare"
+        return None, FAIL, f"too many requests of the candidate failed for its {criterion.metric} to be a finite value"
     if len(values) < needed:
         return None, INCONCLUSIVE, f"{len(values)} valid blocks, {needed} needed"
     log = stats.mean_interval(values, alpha)
@@ -199,7 +178,7 @@ def _compare(facts: _Facts, criteria: Criteria, case: Case) -> tuple[Estimate | 
     return estimate, verdict, f"{_words(criterion, estimate)}: {why}"
 
 
-def _look(facts: _Facts, criteria: Criteria, criterion: Criterion) -> tuple[list[int], float]:
+def _look(facts: Facts, criteria: Criteria, criterion: Criterion) -> tuple[list[int], float]:
     """Return (blocks judged, one-sided error): those of the last look reached, so that nothing between looks counts."""
     reached = [n for n in criteria.looks.blocks if n <= len(facts.valid)]
     used = facts.valid[: reached[-1]] if reached else facts.valid
@@ -209,7 +188,7 @@ def _look(facts: _Facts, criteria: Criteria, criterion: Criterion) -> tuple[list
 
 
 def _log_ratios(run: Run, case: Case, blocks: Sequence[int]) -> list[float] | NoData:
-    """Return ln(candidate / other) for each of `blocks` that holds both arms; infinity where the candidate failed."""
+    """Return ln(first / second arm) for each of `blocks` that holds both; infinite where the candidate failed."""
     measure = metrics.PER_TRIAL[case.criterion.metric]
     ratios: list[float] = []
     for number in blocks:
@@ -221,11 +200,35 @@ def _log_ratios(run: Run, case: Case, blocks: Sequence[int]) -> list[float] | No
         for arm, value in zip(case.criterion.arms, (mine, other), strict=True):
             if isinstance(value, NoData):
                 return NoData(f"block {number}: {arm}: {value.reason}")
-            if not value > 0 or (arm != CANDIDATE and math.isinf(value)):
+            # The candidate's failures leave it an infinite time or a rate of 0; of any other arm these are no data.
+            failed = math.isinf(value) or (value == 0 and case.criterion.compare == "gain")
+            if math.isnan(value) or value < 0 or (failed and arm != CANDIDATE) or (value == 0 and not failed):
                 return NoData(f"block {number}: {arm}: {case.criterion.metric} is {value:g}")
         assert not isinstance(mine, NoData) and not isinstance(other, NoData)  # noqa: S101  # just looked
-        ratios.append(math.log(mine / other) if math.isfinite(mine) else math.inf)
+        ratios.append(math.log(mine / other) if 0 < mine < math.inf else math.inf)
     return ratios
+
+
+def _doubt_the_baseline(facts: Facts, rows: list[Json]) -> None:
+    """Make the comparison with the baseline INVALID at a step where a gain above the band meets a sick baseline.
+
+    A baseline slower than recompute makes a good ratio. Slower is judged by the point, over the blocks that hold both.
+    """
+    for row in [row for row in rows if "explain" in row["flags"] and row["arms"] == [CANDIDATE, BASELINE]]:
+        measure = metrics.PER_TRIAL[row["metric"]]
+        logs: list[float] = []
+        for block in facts.valid:
+            pair = [facts.run.trial(arm, row["step"], block) for arm in (BASELINE, RECOMPUTE)]
+            found = [measure(trial) for trial in pair if trial is not None]
+            rates = [rate for rate in found if not isinstance(rate, NoData) and 0 < rate < math.inf]
+            if len(rates) == 2:
+                logs.append(math.log(rates[0] / rates[1]))
+        if logs and math.fsum(logs) < 0:
+            for mine in rows:
+                if mine["arms"] == [CANDIDATE, BASELINE] and mine["verdict"] == PASS:
+                    slower = _share(-math.expm1(math.fsum(logs) / len(logs)))
+                    told = f"the gain is above the band, but over a baseline {slower} slower than recompute"
+                    mine.update(verdict=INVALID, reason=f"{told}: a sick baseline makes a good ratio")
 
 
 def _in_unit(criterion: Criterion, log: Estimate) -> Estimate:
@@ -255,18 +258,20 @@ def _by_policy(criterion: Criterion, log: Estimate) -> tuple[str, str]:
     return INCONCLUSIVE, f"the interval holds {relaxed} and is too wide: more blocks needed"
 
 
-def _finish(run: Run, facts: _Facts, rows: list[Json]) -> Json:
+def _finish(run: Run, facts: Facts, rows: list[Json]) -> Json:
     """Return verdict.json from its rows: aggregated, completed, rounded."""
     verdict = _aggregate([row["verdict"] for row in rows])
     reasons = list(facts.untrusted)
-    selection = run.facts.get("selection") or {}
-    if verdict == PASS and not (0 < selection.get("collected", 0) <= selection.get("selected", -1)):
+    selection = run.facts.get("selection")
+    collected, selected = (
+        (selection.get(k) for k in ("collected", "selected")) if isinstance(selection, dict) else (0, 0)
+    )
+    whole = type(collected) is int and type(selected) is int and 0 < collected <= selected
+    if verdict == PASS and not whole:
         verdict = INCONCLUSIVE
-        reasons.append(
-            f"only {selection.get('selected')} of {selection.get('collected')} tests of the gate were asked for"
-        )
+        reasons.append(f"only {selected} of {collected} tests of the gate were asked for")
     manifest = run.path / MANIFEST
-    result: Json = _rounded(
+    result: Json = _portable(
         {
             "schema": SCHEMA,
             "gate": run.facts.get("gate"),
@@ -283,7 +288,8 @@ def _finish(run: Run, facts: _Facts, rows: list[Json]) -> Json:
             "manifest_sha256": sha256_of(manifest) if manifest.is_file() else None,
             "criteria_sha256": run.facts.get("criteria_sha256"),
             "suite": suite()["version"],
-        }
+        },
+        f"{run.path}/",
     )
     return result
 
@@ -293,13 +299,21 @@ def _aggregate(verdicts: Sequence[str]) -> str:
     return next((v for v in WORST_FIRST if v in verdicts), INVALID)
 
 
-def _rounded(value: Any) -> Any:
-    """Return the value with every float cut to 9 significant digits, so that machines agree on the bytes."""
+def _portable(value: Any, root: str) -> Any:
+    """Return the value with floats cut to 9 significant digits and without the run's own path: the same anywhere."""
     if isinstance(value, float):
-        return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
+        return float(f"{value:.{SIGNIFICANT_DIGITS}g}") if math.isfinite(value) else None
+    if isinstance(value, str):
+        return value.replace(root, "")
     if isinstance(value, dict):
-        return {key: _rounded(inner) for key, inner in value.items()}
-    return [_rounded(inner) for inner in value] if isinstance(value, list) else value
+        return {key: _portable(inner, root) for key, inner in value.items()}
+    return [_portable(inner, root) for inner in value] if isinstance(value, list) else value
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}"
+    return str(error) if isinstance(error, ConfigError) else misshapen(error)
 
 
 def _words(criterion: Criterion, estimate: Estimate) -> str:

@@ -37,6 +37,7 @@ class Truth:
     ttft_s: Mapping[str, float] = field(
         default_factory=lambda: {"recompute": 3.0, "baseline": 1.2, "candidate": 0.6}
     )  # one request's; a wave's is longer with its step
+    ttft_at_s: Mapping[tuple[str, int], float] = field(default_factory=dict)  # (arm, step): instead of ttft_s there
     decode_s: float = 0.2
     noise: float = 0.01  # sd of a trial's log time
     blocks: int = 5
@@ -114,6 +115,7 @@ class _Writer:
             "model": {"name": scenario.model, "files": {"config.json": "0" * 64}},
             "host": {"hostname": "h", "cpu": "c", "cores": 2, "memory_bytes": 1 << 34, "kernel": "6.1"},
         }
+        facts["site"]["rehearsal"] = truth.rehearsal
         truth.run(facts)
         self.run.write_json("run.json", facts)
         for number, arm in enumerate(scenario.arms):
@@ -241,7 +243,8 @@ class _Writer:
             vocabulary_tokens=1024,
         )
         sent_ns = self.now_ns + 1_000_000
-        first_ns = sent_ns + int(self.truth.ttft_s[arm] * step / 2 * factor * 1e9)
+        ttft_s = self.truth.ttft_at_s.get((arm, step), self.truth.ttft_s[arm])
+        first_ns = sent_ns + int(ttft_s * step / 2 * factor * 1e9)
         last_ns = first_ns + int(self.truth.decode_s * factor * 1e9)
         gap_ns = (last_ns - first_ns) // (load.output_tokens - 1)
         return {

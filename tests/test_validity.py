@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gates import validity
 from gates.nodata import NoData
 from gates.readers.prometheus import Exposition, ReadError, delta
-from tests.synthetic import Truth, make_run, only, put
+from tests.synthetic import CHUNK_BYTES, Truth, make_run, only, put
 from workloads.evidence import Run
 
 Json = dict[str, Any]
@@ -67,7 +67,7 @@ def dropping(name: str) -> Any:
 SNAPSHOT_FAULTS: dict[str, tuple[Any, str, str, str]] = {
     "device cache": (rising("vllm:prompt_tokens_by_source_total", 256, "local_cache_hit"), "cold", "host", "256 tokens from device cache, 0 expected"),
     "DRAM": (rising("lmcache_mp_lookup_hit_l1_tokens_total", 256), "cold", "host", "256 tokens from DRAM"),
-    "silent recompute": (rising("vllm:prompt_tokens_by_source_total", -8190, "external_kv_transfer"), "cold", "host", "0 tokens from external tier, 8190 expected, though no chunk file is missing"),
+    "silent recompute": (rising("vllm:prompt_tokens_by_source_total", -8190, "external_kv_transfer"), "cold", "host", "0 tokens from external tier, 8190 expected"),
     "too much from the tier": (rising("vllm:prompt_tokens_by_source_total", 512, "external_kv_transfer"), "cold", "host", "8702 tokens from external tier"),
     "L2": (rising("lmcache_mp_lookup_hit_l2_tokens_total", -512), "cold", "host", "tokens from tier (L2), 8192 expected"),
     "requests of somebody else": (rising("vllm:e2e_request_latency_seconds_count", 1), "books", "host", "the engine booked 3 requests, the client 2"),
@@ -78,15 +78,18 @@ SNAPSHOT_FAULTS: dict[str, tuple[Any, str, str, str]] = {
     "no L1 counter": (dropping("hit_l1"), "cold", "host", "is not among the metrics"),
     "no books": (dropping("e2e_request"), "books", "host", "is not among the metrics"),
     "page cache": (only({"arm": "candidate"}, put(tier_read_bytes=77)), "tier-bytes", "host", "0 bytes read from storage"),
-    "bytes not told": (only({"arm": "candidate"}, put(tier_read_bytes=None)), "tier-bytes", "host", "are not told"),
+    "bytes not told": (only({"arm": "candidate"}, put(tier_read_bytes=None)), "tier-bytes", "host", "no data on the bytes"),
     "pending": (put(lmcache_pending=2), "cold", "host", "stores still pending"),
     "pending not told": (put(lmcache_pending=None), "cold", "host", "stores still pending"),
     "restarted": (only({"arm": "candidate", "wave": 3}, put(engine_pid_started=9)), "identity", "host", "was restarted"),
-    "another process": (only({"arm": "candidate"}, put(lmcache_pid=7)), "identity", "host", "the lmcache process is not the one"),
-    "gone": (only({"arm": "candidate", "when": "after"}, put(engine_pid_started=None)), "identity", "host", "the engine process"),
+    "another process": (only({"arm": "candidate"}, put(lmcache_pid=7)), "identity", "host", "the lmcache process is (7, 6), (1021, 6) was started"),
+    "gone": (only({"arm": "candidate", "when": "after"}, put(engine_pid_started=None)), "identity", "candidate", "the engine process 1020 is gone"),
     "scrape failed": (only({"arm": "candidate", "wave": 2}, put(engine_metrics=None)), "readable", "harness", "could not be scraped"),
     "foreign text": (only({"arm": "candidate", "wave": 2}, put(engine_metrics="<html>\x00 1 2 3 4")), "readable", "harness", "not a metrics exposition"),
     "snapshot lost": (only({"arm": "candidate", "wave": 2, "when": "after"}, put(when="later")), "counters", "harness", "1+0 counter snapshots"),
+    "bytes unbounded": (only({"arm": "candidate"}, lambda s: s.update(tier_read_bytes=-s["tier_read_bytes"])), "tier-bytes", "host", "bytes read from storage"),
+    "start not told": (lambda s: s.update(engine_pid_started=4), "identity", "host", "was restarted"),
+    "counter reset": (rising("vllm:generation_tokens_total", -100), "books", "host", "it was reset"),
     "clock step": (only({"arm": "candidate", "wave": 4, "when": "after"}, lambda s: s.update(realtime_ns=s["realtime_ns"] + 10**9)), "clock", "host", "the clock was stepped by 1000.0 ms"),
 }  # fmt: skip
 
@@ -109,8 +112,16 @@ REQUEST_FAULTS: dict[str, tuple[Any, str, str, str]] = {
     "same prompt": (put(prompt_index=1), "requests", "harness", "of different prompts expected"),
     "other set": (put(prompt_set=1), "requests", "harness", "another prompt set"),
     "warm-up as measured": (put(measured=False), "requests", "harness", "marked as another kind"),
-    "no usage": (put(usage=None), "readable", "harness", "lacks a field"),
-    "no time": (put(t_first_ns=None), "readable", "harness", "lacks a field"),
+    "no usage": (put(usage=None), "lengths", "harness", "no data on its tokens"),
+    "no time": (put(t_first_ns=None), "clock", "harness", "without all of its times"),
+    "no whole time": (put(t_last_ns=1e300), "clock", "harness", "without all of its times"),
+    "before the wave": (put(t_intended_ns=1, t_sent_ns=2), "clock", "harness", "not in this order"),
+    "finish": (put(finish_reason="abort"), "lengths", "harness", "finished with 'abort', length or stop expected"),
+    "another block's": (put(block=2), "requests", "harness", "a record of candidate, concurrency 2, block 2"),
+    "another arm's": (put(arm="baseline"), "requests", "harness", "a record of baseline"),
+    "foreign prompt": (put(prompt_seed=1), "requests", "harness", "not the one that the run's seed makes"),
+    "field lost": (lambda r: r.pop("clock_offset_ns"), "readable", "harness", "lacks the field 'clock_offset_ns'"),
+    "wrong kind": (put(clock_offset_ns="x"), "readable", "harness", "wrong kind"),
     "lost": (put(wave=9), "requests", "harness", "wave 1 has 1 requests"),
 }  # fmt: skip
 
@@ -122,22 +133,60 @@ def test_faults_in_the_requests(tmp_path: Path, name: str) -> None:
     assert any((b.check, b.whose) == (check, whose) and told in b.reason for b in found), found
 
 
-def test_chunks_lost_after_a_confirmed_store_are_the_tiers_own(tmp_path: Path) -> None:
-    lose = rising("vllm:prompt_tokens_by_source_total", -512, "external_kv_transfer")
+def losing_two_chunks() -> Any:
+    """What a tier shows that lost two chunks before wave 1: fewer tokens, fewer bytes read, fewer files."""
+    shorten = [
+        rising("vllm:prompt_tokens_by_source_total", -512, "external_kv_transfer"),
+        rising("lmcache_mp_lookup_hit_l2_tokens_total", -512),
+    ]
+    lost = {"on": False}
 
     def change(snapshot: Json) -> None:
-        lose(snapshot)
+        for one in shorten:
+            one(snapshot)
         if snapshot["arm"] == "candidate":
-            snapshot["tier_files"] -= 2
+            if (snapshot["wave"], snapshot["when"]) == (1, "before"):
+                snapshot["tier_files"] -= 2
+            lost["on"] = lost["on"] or (snapshot["wave"], snapshot["when"]) == (1, "after")
+            if lost["on"]:
+                snapshot["tier_read_bytes"] -= 2 * CHUNK_BYTES  # and the engine has stored them again by now
 
-    found = [b for b in breaches(tmp_path, snapshot=change) if b.check == "chunks-lost"]
-    assert found[0].whose == "candidate"
+    return change
+
+
+def test_chunks_lost_after_a_confirmed_store_are_the_tiers_own_and_nobody_elses(tmp_path: Path) -> None:
+    found = breaches(tmp_path, snapshot=losing_two_chunks())
+    assert [(b.check, b.whose) for b in found] == [("chunks-lost", "candidate")], found
     assert "126 chunk files are left of 128" in found[0].reason
 
 
 def test_a_trial_that_was_not_carried_through(tmp_path: Path) -> None:
     (found,) = breaches(tmp_path, trial=put(completed=False, error="engine died"))
     assert (found.check, found.whose) == ("complete", "harness")
+
+
+@pytest.mark.parametrize("arm", ["candidate", "baseline"])
+def test_a_trial_that_its_own_arm_broke_off(tmp_path: Path, arm: str) -> None:
+    incident = {"whose": arm, "kind": "engine-died", "message": "killed", "arm": arm, "step": 2, "block": 1}
+    (found,) = breaches(tmp_path, arm, trial=put(completed=False, error="engine died"), incidents=[incident])
+    assert (found.check, found.whose) == ("complete", arm)
+
+
+TRIAL_FAULTS: dict[str, tuple[Any, str, str]] = {
+    "waves left out": (put(waves_measured=4), "complete", "1+4 waves, 1+5 ordered"),
+    "warm-up left out": (put(waves_discarded=0), "complete", "0+5 waves, 1+5 ordered"),
+    "of another block": (put(block=2), "requests", "its trial.json is of candidate, 2, block 2"),
+    "unknown start": (put(start=2), "identity", "start 2 of the arm is recorded 0 times"),
+    "unknown arm": (put(arm="x"), "readable", "lacks the field 'x'"),
+    "no number": (put(step=[]), "readable", "wrong kind"),
+}
+
+
+@pytest.mark.parametrize("name", TRIAL_FAULTS)
+def test_faults_in_trial_json(tmp_path: Path, name: str) -> None:
+    change, check, told = TRIAL_FAULTS[name]
+    found = breaches(tmp_path, trial=only({"arm": "candidate", "step": 2}, change))
+    assert any((b.check, b.whose) == (check, "harness") and told in b.reason for b in found), found
 
 
 RUN_FAULTS: dict[str, tuple[Json, str, str]] = {
@@ -151,6 +200,12 @@ RUN_FAULTS: dict[str, tuple[Json, str, str]] = {
     "short files": ({"populate": only({"arm": "baseline"}, lambda p: p["files"].update(dict.fromkeys(p["files"], 7)))}, "populate", "0 whole chunks stored"),
     "unconfirmed": ({"populate": put(confirmed=False)}, "populate", "whole chunks stored"),
     "other prompts": ({"request": only({"arm": "candidate", "prompt_index": 0}, put(prompt_seed=1))}, "same-prompts", "different prompts"),
+    "stored twice": ({"populate": only({"arm": "candidate", "prompt_set": 1}, put(prompt_set=0))}, "populate", "prompt set 0 was stored 2 times"),
+    "another tier": ({"start": only({"arm": "candidate"}, put(tier={"name": "local-nvme", "path": "/"}))}, "as-configured", "candidate, start 1 has the tier 'local-nvme', 'fx100' is the scenario's"),
+    "a tier under recompute": ({"start": only({"arm": "recompute"}, put(tier={"name": "fx100", "path": "/"}))}, "as-configured", "None is the scenario's"),
+    "connector": ({"start": only({"arm": "candidate"}, lambda f: f["engine"]["argv"].__setitem__(-1, '{"kv_connector": "Y"}'))}, "arms-equal", "in its connector"),
+    "a block left out": ({"block": put(order=["baseline"])}, "blocks", "candidate/c2/b01 was measured, but belongs to no recorded block"),
+    "populate of another shape": ({"populate": lambda p: p.pop("files")}, "readable", "lacks the field 'files'"),
     "interrupted": ({"incidents": [{"whose": "harness", "kind": "interrupted", "message": "signal"}]}, "incident:interrupted", "signal"),
 }  # fmt: skip
 
@@ -163,13 +218,12 @@ def test_faults_of_the_run(tmp_path: Path, name: str) -> None:
     assert all(b.whose != "candidate" for b in found)
 
 
-def test_a_start_that_failed_for_all_is_not_the_candidates_fault(tmp_path: Path) -> None:
+def test_a_candidate_that_does_not_start_is_to_blame_only_where_the_baseline_did(tmp_path: Path) -> None:
     failed = [{"whose": "candidate", "kind": "start-failed", "message": "hang"}]
     path = make_run(tmp_path, Truth(blocks=1, incidents=failed))
     assert [b.whose for b in validity.check_run(Run(path))] == ["candidate"]
-    for arm in ("baseline", "recompute"):
-        (path / f"raw/{arm}/start-01/start.json").unlink()
-    assert "host" in [b.whose for b in validity.check_run(Run(path)) if b.check == "incident:start-failed"]
+    (path / "raw/baseline/start-01/start.json").unlink()
+    assert [b.whose for b in validity.check_run(Run(path)) if b.check == "incident:start-failed"] == ["host"]
 
 
 TEXT = '# TYPE a counter\na_total{x="1"} 2.0\na_total{x="2"} 3.0\n'

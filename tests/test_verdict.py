@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-import random
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gates import criteria, stats, verdict
+from gates.explain import explain
 from tests.synthetic import Truth, make_run, only, put
-from workloads.evidence import Run
+from tests.test_validity import losing_two_chunks
+from workloads.evidence import EvidenceError, Run, RunDir
 
 Json = dict[str, Any]
-ROOT = Path(__file__).resolve().parent.parent
 TTFT = {"recompute": 3.0, "baseline": 1.2, "candidate": 0.6}
 
 
@@ -87,7 +87,7 @@ def test_every_criterion_is_invalid_when_the_run_cannot_be_trusted(tmp_path: Pat
 @pytest.mark.parametrize("name", IDS)
 def test_every_criterion_is_invalid_without_data(tmp_path: Path, name: str) -> None:
     result = judged(tmp_path, blocks=0)
-    assert row(result, name)["verdict"] in ("INVALID", "INCONCLUSIVE")
+    assert row(result, name)["verdict"] == "INVALID"
     assert result["verdict"] == "INVALID"
 
 
@@ -122,6 +122,139 @@ def test_a_candidate_whose_median_rests_on_failures_fails(tmp_path: Path) -> Non
     assert row(result, "ttft-p50-reduction")["verdict"] == "FAIL"
     assert row(result, "ttft-p50-reduction")["estimate"] is None
     assert result["verdict"] == "FAIL"
+
+
+def test_a_candidate_that_serves_nothing_fails_on_speed_as_well(tmp_path: Path) -> None:
+    result = judged(tmp_path, request=only({"arm": "candidate"}, fail_candidate))
+    assert {r["verdict"] for r in result["criteria"] if r["id"] != "tier-faults"} == {"FAIL"}
+    assert result["verdict"] == "FAIL"
+
+
+def broken_off(arm: str) -> Json:
+    """An arm whose engine dies at step 2 of block 2: what the loop then leaves behind."""
+    return {
+        "blocks": 2,
+        "trial": only({"arm": arm, "block": 2, "step": 2}, put(completed=False, error="engine died")),
+        "block": only({"block": 2}, put(complete=False)),
+        "leave_out": [f"{arm}/c4/b02"],
+        "incidents": [{"whose": arm, "kind": "engine-died", "message": "killed", "arm": arm, "step": 2, "block": 2}],
+    }
+
+
+def test_a_crash_of_the_candidate_fails_and_is_not_washed_out(tmp_path: Path) -> None:
+    result = judged(tmp_path, **broken_off("candidate"))
+    assert result["verdict"] == "FAIL"
+    assert row(result, "tier-faults")["verdict"] == "FAIL"
+    assert row(result, "ttft-p50-reduction")["verdict"] == "INCONCLUSIVE"
+    assert result["blocks"]["valid"] == [1]
+    assert "the candidate broke it off: killed" in result["blocks"]["invalid"][0]["reasons"][0]
+
+
+def test_a_crash_of_the_baseline_is_invalid(tmp_path: Path) -> None:
+    assert judged(tmp_path, **broken_off("baseline"))["verdict"] == "INVALID"
+
+
+def test_a_candidate_that_never_starts_fails(tmp_path: Path) -> None:
+    """Nothing was stored or measured then, and that is no second fault."""
+    failed = [{"whose": "candidate", "kind": "start-failed", "message": "hang", "arm": "candidate"}]
+    path = make_run(tmp_path, Truth(blocks=0, incidents=failed, seal=False))
+    for arm in ("baseline", "candidate"):
+        (path / f"raw/{arm}/populate.jsonl").unlink()
+    (path / "raw/candidate/start-01/start.json").unlink()
+    RunDir(path).seal("end")
+    result = verdict.judge(Run(path))
+    assert (result["verdict"], row(result, "tier-faults")["verdict"]) == ("FAIL", "FAIL")
+
+
+def test_chunks_that_the_candidate_lost_fail_whatever_the_speed(tmp_path: Path) -> None:
+    result = judged(tmp_path, snapshot=losing_two_chunks())
+    assert row(result, "tier-faults")["verdict"] == "FAIL"
+    assert row(result, "ttft-p50-reduction")["verdict"] == "PASS"
+    assert result["verdict"] == "FAIL"
+
+
+def test_one_step_short_of_the_limit_fails_the_gate(tmp_path: Path) -> None:
+    result = judged(tmp_path, ttft_at_s={("candidate", 4): 1.0})
+    assert row(result, "ttft-p50-reduction", 2)["verdict"] == "PASS"
+    assert row(result, "ttft-p50-reduction", 4)["verdict"] == "FAIL"
+    assert result["verdict"] == "FAIL"
+
+
+def test_a_gain_above_the_band_over_a_baseline_slower_than_recompute_is_invalid(tmp_path: Path) -> None:
+    result = judged(tmp_path, ttft_at_s={("baseline", 4): 4.0})
+    assert {row(result, name, 4)["verdict"] for name in IDS[:2]} == {"INVALID"}
+    assert "a sick baseline" in row(result, "throughput-gain", 4)["reason"]
+    assert {row(result, name, 2)["verdict"] for name in IDS[:2]} == {"PASS"}
+    assert result["verdict"] == "INVALID"
+
+
+def test_a_baseline_left_out_of_a_block_makes_it_invalid(tmp_path: Path) -> None:
+    left_out = only({"block": 5}, put(order=["candidate"]))
+    result = judged(tmp_path, block=left_out, leave_out=["baseline/c2/b05", "baseline/c4/b05"])
+    assert result["blocks"]["valid"] == [1, 2, 3, 4]
+    assert result["verdict"] != "PASS"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("gate", "g1"), ("looks", {"blocks": [3], "alpha": [0.05]}), ("rehearsal", False)]
+)
+def test_a_run_json_that_contradicts_criteria_or_site_is_invalid(tmp_path: Path, key: str, value: object) -> None:
+    result = judged(tmp_path, run=put(**{key: value}))
+    assert (result["verdict"], result["acceptance"]) == ("INVALID", False)
+    assert result["reasons"][0].startswith(f"run.json: {key} is ")
+
+
+def test_a_block_told_to_be_of_another_prompt_set_is_invalid(tmp_path: Path) -> None:
+    result = judged(tmp_path, block=only({"block": 5}, put(prompt_set=1)))
+    assert result["blocks"]["invalid"][0]["reasons"][0] == "baseline at concurrency 2 was sent prompt set 0"
+
+
+def test_reasons_do_not_tell_where_the_run_lies(tmp_path: Path) -> None:
+    path = make_run(tmp_path, Truth(seal=False))
+    requests = path / "raw/candidate/c2/b01/requests.jsonl"
+    requests.write_bytes(requests.read_bytes()[:-20])
+    RunDir(path).seal("end")
+    content = verdict.to_bytes(verdict.judge(Run(path))).decode()
+    assert "raw/candidate/c2/b01/requests.jsonl:12: cut off" in content
+    assert str(tmp_path) not in content
+
+
+ODD: list[Any] = [None, -1, 0, True, 1e308, "", "x", [], {}, [None], {"a": 1}, 2**70]
+FILES = (
+    "run.json", "blocks/b01.json", "incidents.jsonl", "raw/baseline/populate.jsonl", "raw/candidate/start-01/start.json",
+    "raw/candidate/c2/b01/trial.json", "raw/candidate/c2/b01/requests.jsonl", "raw/candidate/c2/b01/counters.jsonl",
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(name=st.sampled_from(FILES), field=st.integers(0, 60), odd=st.sampled_from(ODD))
+def test_any_field_of_any_record_may_hold_anything(one_block: Path, name: str, field: int, odd: object) -> None:
+    """One field replaced, in one record: judged without a traceback, to something that can be written."""
+    path = one_block
+    file = path / name
+    before = file.read_bytes()
+    try:
+        lines = before.decode().splitlines() if name.endswith("l") else [before.decode()]
+        record = json.loads(lines[0])
+        record[list(record)[field % len(record)]] = odd
+        file.write_text("\n".join([json.dumps(record), *lines[1:]]) + "\n", encoding="utf-8")
+        try:
+            result = verdict.judge(Run(path))
+        except (verdict.NotJudgedError, EvidenceError):
+            return
+        assert result["verdict"] != "PASS"
+        assert verdict.to_bytes(result)
+        assert verdict.summary_lines(result)
+        assert explain(Run(path), result)
+        assert verdict.decide(Run(path), 1) != "PASS"
+    finally:
+        file.write_bytes(before)
+
+
+@pytest.fixture(scope="module")
+def one_block(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    incident = {"whose": "candidate", "kind": "odd", "message": "m"}
+    return make_run(tmp_path_factory.mktemp("odd"), Truth(blocks=1, incidents=[incident]))
 
 
 def test_a_failing_baseline_is_invalid_and_never_a_gain(tmp_path: Path) -> None:
@@ -224,83 +357,22 @@ def test_the_look_decides_on_its_own_blocks_alone(tmp_path: Path) -> None:
     assert found["confidence"] == pytest.approx(1 - 2 * 0.015)
 
 
-def test_interval_equals_the_published_t_table() -> None:
-    # t(0.99, 4) = 3.747 (Student's table); values with mean 0 and s = 1.
-    values = [-math.sqrt(2), 0.0, 0.0, 0.0, math.sqrt(2)]
-    found = stats.mean_interval(values, 0.01)
-    assert found.high == pytest.approx(3.747 / math.sqrt(5), abs=1e-3)
-    assert found.low == pytest.approx(-found.high)
-    with pytest.raises(ValueError, match="at least two finite"):
-        stats.mean_interval([1.0], 0.01)
-    with pytest.raises(ValueError, match="at least two finite"):
-        stats.mean_interval([1.0, math.inf], 0.01)
-
-
-def test_quantiles_hold_infinity() -> None:
-    assert stats.quantile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.5
-    assert stats.quantile([1.0, math.inf], 0.5) == math.inf
-    assert stats.quantile([math.inf, math.inf], 0.5) == math.inf
-    assert stats.quantile([1.0, 1.0, math.inf], 0.5) == 1.0
-    with pytest.raises(ValueError, match="none of them NaN"):
-        stats.quantile([1.0, math.nan], 0.5)
-
-
-def test_rare_wrong_verdicts_at_the_first_look() -> None:
-    """At one precision from the limit, with noise of the precision, wrong verdicts stay below half a percent."""
-    criterion = criteria.load(criteria.default_file("g3")).criterion[0]
-    draw = random.Random(1)
-    wrong = {True: 0, False: 0}
-    edge = math.log(0.75)
-    for good in (True, False):
-        truth = edge - 0.03 if good else edge + 0.03
-        for _ in range(1500):
-            log = stats.mean_interval([draw.gauss(truth, 0.03) for _ in range(5)], 0.01)
-            given, _ = verdict._by_policy(criterion, log)
-            wrong[good] += given == ("FAIL" if good else "PASS")
-    assert max(wrong.values()) / 1500 <= 0.005
-
-
-def test_rejudge_writes_the_same_bytes_anywhere(tmp_path: Path) -> None:
-    path = make_run(tmp_path)
-    copy = tmp_path / "elsewhere"
-    shutil.copytree(path, copy)
-    for folder in (path, copy):
-        done = subprocess.run(
-            [sys.executable, "-m", "gates", "rejudge", str(folder)], cwd=ROOT, capture_output=True, text=True
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        assert "G3 verdict: PASS" in done.stdout
-    assert (path / "verdict.json").read_bytes() == (copy / "verdict.json").read_bytes()
-    content = json.loads((path / "verdict.json").read_bytes())
-    assert content["schema"] == 1
-    assert content["manifest_sha256"]
-
-
-@pytest.mark.parametrize(("command", "status"), [("verify", 0), ("explain", 0), ("rejudge", 0)])
-def test_commands_on_a_good_run(tmp_path: Path, command: str, status: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "gates", command, str(make_run(tmp_path))], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == status
-    assert done.stdout
-
-
-def test_commands_on_what_is_no_run_say_one_line(tmp_path: Path) -> None:
-    for target in (tmp_path / "nowhere", tmp_path):
-        done = subprocess.run(
-            [sys.executable, "-m", "gates", "rejudge", str(target)], cwd=ROOT, capture_output=True, text=True
-        )
-        assert done.returncode == 4
-        assert done.stderr.startswith("kvgate: ")
-        assert done.stderr.count("\n") == 1
-
-
-def test_exit_status_of_a_failed_run(tmp_path: Path) -> None:
-    path = make_run(tmp_path, Truth(ttft_s=candidate(1.5)))
-    done = subprocess.run(
-        [sys.executable, "-m", "gates", "rejudge", str(path)], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 1
+@pytest.mark.parametrize("away", [-1.0, 1.0], ids=["short of the limit", "beyond the limit"])
+def test_rare_wrong_verdicts_over_all_looks(away: float) -> None:
+    """One precision from the limit, with t5 noise of one precision, DESIGN promises at most 0.2 % wrong verdicts."""
+    loaded = criteria.load(criteria.default_file("g3"))
+    criterion, precision = loaded.criterion[0], 0.03
+    truth = math.log(1 - criterion.limit) - away * precision
+    repeats = 2000
+    noise = np.random.default_rng(1).standard_t(5, (repeats, loaded.looks.blocks[-1])) * math.sqrt(3 / 5) * precision
+    wrong = 0
+    for row_of_noise in noise:
+        for blocks, alpha in zip(loaded.looks.blocks, loaded.looks.alpha, strict=True):
+            given, _ = verdict._by_policy(criterion, stats.mean_interval(truth + row_of_noise[:blocks], alpha))
+            if given != "INCONCLUSIVE":
+                wrong += given == ("PASS" if away < 0 else "FAIL")
+                break
+    assert wrong <= 9  # 4 expected at 0.2 %; more than 9 has a chance below 1 %
 
 
 def test_the_summary_is_short_and_worst_first(tmp_path: Path) -> None:

@@ -1,0 +1,100 @@
+"""What the counters around a wave must show: the same requests as the client saw, cold, and from the tier's storage."""
+
+from __future__ import annotations
+
+from gates.metrics import e2e_s
+from gates.nodata import NoData
+from gates.readers.prometheus import delta
+from gates.validity.breach import HOST, Tell
+from gates.validity.expected import Expected, Wave
+
+AGREEMENT = 0.05  # tier bytes and books agree within this share
+# Between the engine's own clock for a request and the client's lie HTTP and scheduling on a busy machine: a fixed cost
+# per request, which for short requests is more than 5 % and says nothing about whose requests they are.
+BOOK_FLOOR_S_PER_REQUEST = 0.02
+SOURCE = "vllm:prompt_tokens_by_source_total"
+
+
+def check_books(wave: Wave, tell: Tell) -> None:
+    """Compare the client's books with the engine's: requests and tokens exactly, time within 5 %."""
+    before, after = wave.engine()
+    client_s = sum(float(s) for r in wave.requests if not isinstance(s := e2e_s(r), NoData))
+    for what, counter, client in (
+        ("requests", "vllm:e2e_request_latency_seconds_count", len(wave.requests)),
+        ("prompt tokens", "vllm:prompt_tokens_total", sum(r["usage"]["prompt_tokens"] for r in wave.requests)),
+        ("output tokens", "vllm:generation_tokens_total", sum(r["usage"]["completion_tokens"] for r in wave.requests)),
+    ):
+        engine = delta(before, after, counter)
+        if isinstance(engine, NoData):
+            tell("books", HOST, f"wave {wave.number}: {engine.reason}")
+        elif engine != client:
+            tell("books", HOST, f"wave {wave.number}: the engine booked {engine:g} {what}, the client {client:g}")
+    engine_s = delta(before, after, "vllm:e2e_request_latency_seconds_sum")
+    if isinstance(engine_s, NoData):
+        tell("books", HOST, f"wave {wave.number}: {engine_s.reason}")
+    elif not abs(engine_s - client_s) <= max(AGREEMENT * client_s, BOOK_FLOOR_S_PER_REQUEST * len(wave.requests)):
+        told = f"the engine booked {engine_s:.3f} s of requests, the client {client_s:.3f} s"
+        tell("books", HOST, f"wave {wave.number}: {told}")
+
+
+def check_cold(wave: Wave, expected: Expected, tell: Tell) -> None:
+    """Expect no token from the device cache or DRAM, and every stored one from the tier's storage (recompute: none).
+
+    A counter that is absent after the wave is no data, never 0: LMCache shows its L1 hits, as 0, with the first lookup.
+    """
+    before, after = wave.engine()
+    _equals(wave, "device cache", delta(before, after, SOURCE, {"source": "local_cache_hit"}), 0, tell)
+    external = delta(before, after, SOURCE, {"source": "external_kv_transfer"})
+    wanted = len(wave.requests) * expected.external_tokens
+    lost = _lost(wave, external, wanted, expected)
+    if lost:
+        tell("chunks-lost", expected.arm, lost)
+    else:
+        _equals(wave, "external tier", external, wanted, tell)
+    if not expected.has_tier:
+        return
+    before, after = wave.lmcache()
+    _equals(wave, "DRAM (L1)", delta(before, after, "lmcache_mp_lookup_hit_l1_tokens_total"), 0, tell)
+    if wave.before["lmcache_pending"] != 0:
+        tell("cold", HOST, f"wave {wave.number}: stores still pending before it ({wave.before['lmcache_pending']})")
+    if not lost:  # what lost chunks leave to be read has no expected size
+        hits = delta(before, after, "lmcache_mp_lookup_hit_l2_tokens_total")
+        _equals(wave, "tier (L2)", hits, len(wave.requests) * expected.chunk_aligned_tokens, tell)
+        _tier_bytes(wave, external, expected, tell)
+
+
+def _lost(wave: Wave, external: float | NoData, wanted: int, expected: Expected) -> str | None:
+    """Return how chunks that were stored and confirmed are gone, which is the tier's own fault; None if they are not.
+
+    Fewer tokens alone prove nothing. Files are counted on both sides of the wave, since the engine stores again what
+    it had to compute.
+    """
+    counts = [snapshot["tier_files"] for snapshot in (wave.before, wave.after)]
+    if isinstance(external, NoData) or external >= wanted or expected.populated_files is None or None in counts:
+        return None
+    if min(counts) >= expected.populated_files:
+        return None
+    told = f"{external:g} tokens from external tier, {wanted} expected: {min(counts)} chunk files are left"
+    return f"wave {wave.number}: {told} of {expected.populated_files} that were stored and confirmed"
+
+
+def _equals(wave: Wave, where: str, found: float | NoData, wanted: float, tell: Tell) -> None:
+    if isinstance(found, NoData):
+        tell("cold", HOST, f"wave {wave.number}: tokens from {where}: no data: {found.reason}")
+    elif found != wanted:
+        tell("cold", HOST, f"wave {wave.number}: {found:g} tokens from {where}, {wanted:g} expected")
+
+
+def _tier_bytes(wave: Wave, external: float | NoData, expected: Expected, tell: Tell) -> None:
+    """Compare what the tier's server read from storage with what the engine was given: no page cache in between."""
+    if isinstance(external, NoData):
+        return  # already told
+    begin, end = wave.before["tier_read_bytes"], wave.after["tier_read_bytes"]
+    if begin is None or end is None:
+        tell("tier-bytes", HOST, f"wave {wave.number}: no data on the bytes that the tier's server read")
+        return
+    chunks = -(-external // expected.chunk_tokens)
+    wanted = chunks * expected.chunk_tokens * expected.kv_bytes_per_token
+    if not abs((end - begin) - wanted) <= AGREEMENT * wanted:
+        told = f"{end - begin} bytes read from storage, {wanted:.0f} expected for {external:g} tokens"
+        tell("tier-bytes", HOST, f"wave {wave.number}: {told}")

@@ -1,0 +1,114 @@
+"""What the run's own description says that a trial must show, and the trial's records sorted into waves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gates.readers.prometheus import Exposition, ReadError
+from gates.validity.breach import HARNESS, Tell
+from scenarios.model import RECOMPUTE, stored_tokens
+from workloads.evidence import Run, Trial
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The orders for one trial."""
+
+    arm: str
+    step: int
+    block: int
+    waves_discarded: int
+    waves_measured: int
+    prompt_set: int
+    seed: int
+    prompt_tokens: int
+    output_tokens: int
+    chunk_tokens: int
+    kv_bytes_per_token: int
+    lag_budget_s: float
+    has_tier: bool
+    populated_files: int | None
+
+    @property
+    def external_tokens(self) -> int:
+        """Tokens that the engine gets from the tier, per request."""
+        return stored_tokens(self.prompt_tokens, self.chunk_tokens) if self.has_tier else 0
+
+    @property
+    def chunk_aligned_tokens(self) -> int:
+        """Tokens in the whole chunks that are read for them, per request."""
+        return self.prompt_tokens // self.chunk_tokens * self.chunk_tokens if self.has_tier else 0
+
+
+@dataclass(frozen=True)
+class Wave:
+    """The requests of one wave and the counters around it."""
+
+    number: int
+    requests: list[Json]
+    before: Json
+    after: Json
+
+    def engine(self) -> tuple[Exposition, Exposition]:
+        """Return the engine's counters before and after. Raises ReadError."""
+        return _exposition(self.before, "engine_metrics"), _exposition(self.after, "engine_metrics")
+
+    def lmcache(self) -> tuple[Exposition, Exposition]:
+        """Return LMCache's counters before and after. Raises ReadError."""
+        return _exposition(self.before, "lmcache_metrics"), _exposition(self.after, "lmcache_metrics")
+
+
+def expected_of(run: Run, trial: Trial) -> Expected:
+    """Return what was ordered for the trial. Raises what is in MISSHAPEN."""
+    scenario, site, facts = run.facts["scenario"], run.facts["site"], trial.facts
+    load, arm = scenario["workload"], str(facts["arm"])
+    populated = [len(line["files"]) for line in run.populated(arm)]
+    return Expected(
+        arm=arm,
+        step=int(facts["step"]),
+        block=int(facts["block"]),
+        waves_discarded=int(load["waves_discarded"]),
+        waves_measured=int(load["recompute_waves"] if arm == RECOMPUTE else load["waves_measured"]),
+        prompt_set=int(facts["prompt_set"]),
+        seed=int(run.facts["seed"]),
+        prompt_tokens=int(load["prompt_tokens"]),
+        output_tokens=int(load["output_tokens"]),
+        chunk_tokens=int(site["lmcache"]["chunk_tokens"]),
+        kv_bytes_per_token=int(site["models"][scenario["model"]]["kv_bytes_per_token"]),
+        lag_budget_s=float(load["client_lag_budget_s"]),
+        has_tier=bool(scenario["arms"][arm]["tiers"]),
+        populated_files=sum(populated) if populated else None,
+    )
+
+
+def sort_into_waves(expected: Expected, requests: list[Json], snapshots: list[Json], tell: Tell) -> list[Wave]:
+    """Return the waves that are whole; tell what is missing, doubled or too much."""
+    count, step = expected.waves_discarded + expected.waves_measured, expected.step
+    ids = [r["id"] for r in requests]
+    if len(set(ids)) != len(ids):
+        tell("requests", HARNESS, "a request is recorded twice")
+    waves = []
+    for number in range(count):
+        mine = [r for r in requests if r["wave"] == number]
+        before = [s for s in snapshots if s["wave"] == number and s["when"] == "before"]
+        after = [s for s in snapshots if s["wave"] == number and s["when"] == "after"]
+        if len(mine) != step or sorted(r["prompt_index"] for r in mine) != list(range(step)):
+            tell("requests", HARNESS, f"wave {number} has {len(mine)} requests, {step} of different prompts expected")
+        elif len(before) != 1 or len(after) != 1:
+            tell("counters", HARNESS, f"wave {number} has {len(before)}+{len(after)} counter snapshots, 1+1 expected")
+        else:
+            waves.append(Wave(number, mine, before[0], after[0]))
+    if len(requests) != count * step or len(snapshots) != 2 * count:
+        told = f"{len(requests)} requests and {len(snapshots)} snapshots, {count * step} and {2 * count} expected"
+        tell("requests", HARNESS, told)
+    return waves
+
+
+def _exposition(snapshot: Json, key: str) -> Exposition:
+    text = snapshot[key]
+    if not isinstance(text, str):
+        raise ReadError(f"{key} {snapshot['when']} wave {snapshot['wave']} could not be scraped")
+    return Exposition(text)

@@ -1,0 +1,82 @@
+"""One trial: all that its records must show before its numbers are looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gates.validity.books import check_books, check_cold
+from gates.validity.breach import HARNESS, HOST, MISSHAPEN, Breach, Tell, blame, misshapen
+from gates.validity.expected import Expected, expected_of, sort_into_waves
+from gates.validity.requests import check_clock, check_requests
+from workloads.evidence import Run, Trial
+
+Json = dict[str, Any]
+
+
+def check_trial(run: Run, trial: Trial) -> list[Breach]:
+    """Return every breach of one trial; an empty list means that it can be trusted. Raises nothing for bad evidence."""
+    name = "/".join(trial.path.parts[-3:])
+    found: list[Breach] = []
+
+    def tell(check: str, whose: str, reason: str) -> None:
+        found.append(Breach(check, whose, reason, name))
+
+    try:
+        _check(run, trial, name, tell)
+    except MISSHAPEN as error:
+        tell("readable", HARNESS, misshapen(error))
+    return found
+
+
+def _check(run: Run, trial: Trial, name: str, tell: Tell) -> None:
+    expected = expected_of(run, trial)
+    if trial.facts["completed"] is not True:
+        tell("complete", _broken_off_by(run, expected), f"not carried through: {trial.facts['error']}")
+        return
+    if name != f"{expected.arm}/c{expected.step}/b{expected.block:02d}":
+        tell("requests", HARNESS, f"its trial.json is of {expected.arm}, {expected.step}, block {expected.block}")
+    waves = (trial.facts["waves_discarded"], trial.facts["waves_measured"])
+    ordered = (expected.waves_discarded, expected.waves_measured)
+    if waves != ordered:
+        tell("complete", HARNESS, f"{waves[0]}+{waves[1]} waves, {ordered[0]}+{ordered[1]} ordered")
+        return
+    requests, snapshots = list(trial.requests()), list(trial.counters())
+    _identity(run, trial, snapshots, expected, tell)
+    check_clock(requests, snapshots, tell)
+    for wave in sort_into_waves(expected, requests, snapshots, tell):
+        # The books of a wave with failures cannot close; the failures have been told.
+        if check_requests(wave, expected, tell):
+            check_books(wave, tell)
+            check_cold(wave, expected, tell)
+
+
+def _broken_off_by(run: Run, expected: Expected) -> str:
+    """Return whose incident ended the trial; the harness's, unless one says that it was the arm's own."""
+    place = (expected.arm, expected.step, expected.block)
+    mine = [i for i in run.incidents() if (i["arm"], i["step"], i["block"]) == place]
+    return expected.arm if any(blame(run, incident) == expected.arm for incident in mine) else HARNESS
+
+
+def _identity(run: Run, trial: Trial, snapshots: list[Json], expected: Expected, tell: Tell) -> None:
+    """The processes are the ones that were started for this arm, in every snapshot."""
+    starts = [s for s in run.starts(expected.arm) if s["start"] == trial.facts["start"]]
+    if len(starts) != 1:
+        tell("identity", HARNESS, f"start {trial.facts['start']} of the arm is recorded {len(starts)} times")
+        return
+    for key in ("engine", "lmcache"):
+        start = starts[0][key] or {"pid": None, "pid_started": None}
+        was = (start["pid"], start["pid_started"])
+        if was[0] is not None and was[1] is None:
+            tell("identity", HOST, f"no data on when the {key} process was started")
+            continue
+        for snapshot in snapshots:
+            now = (snapshot[f"{key}_pid"], snapshot[f"{key}_pid_started"])
+            if now == was:
+                continue
+            where = f"wave {snapshot['wave']}, {snapshot['when']}"
+            if now == (was[0], None):
+                # Nobody but the arm itself ends its processes while it is measured.
+                tell("identity", expected.arm, f"{where}: the {key} process {was[0]} is gone")
+            else:
+                tell("identity", HOST, f"{where}: the {key} process is {now}, {was} was started, or it was restarted")
+            break
