@@ -107,7 +107,11 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 
 def requests(run: Path, arm: str) -> list[Json]:
-    return [json.loads(line) for file in sorted(run.glob(f"raw/{arm}/c2/*/requests.jsonl")) for line in file.open()]
+    return [
+        json.loads(line)
+        for file in sorted(run.glob(f"raw/{arm}/c2/*/requests.jsonl"))
+        for line in file.read_text("utf-8").splitlines()
+    ]
 
 
 @pytest.mark.engine
