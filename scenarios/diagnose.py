@@ -77,7 +77,7 @@ def cause(log: str, facts: StartFacts) -> str:
     hung = "hangs in start-up: nothing moves any more" if facts.stalled else "not ready within its deadline"
     if facts.program == "engine" and facts.cache_answers is False:
         return f"engine: {hung} {after}: the LMCache server does not answer, and the engine waits for it"
-    if facts.program == "engine" and facts.cache_answers and HEARTBEAT.search(log):
+    if facts.program == "engine" and facts.cache_answers and _waits_for_cache(log):
         return (
             f"engine: {hung} {after}: the LMCache server answers its health check but never completed the engine's "
             "registration; on a CPU it must be started with `--supported-transfer-mode auto`"
@@ -106,6 +106,12 @@ def silent_fault(log: str) -> str | None:
     if re.search(r"Failed to initialize LMCacheManager components", log):
         return "engine: healthy, but " + _SIGNS[1][1]
     return None
+
+
+def _waits_for_cache(log: str) -> bool:
+    """Return whether the engine's last words are about registering with LMCache, or a heartbeat without end."""
+    last = "\n".join([line for line in log.splitlines() if line.strip()][-10:])
+    return bool(re.search(r"[Rr]egistering kv caches|No available shared memory broadcast block", last))
 
 
 def _sign(log: str) -> str | None:

@@ -18,6 +18,8 @@ def facts(**change: object) -> StartFacts:
     ("log", "given", "told"),
     [
         (BROADCAST, facts(cache_answers=True, stalled=True), "hangs in start-up: nothing moves any more after 60 s: the LMCache server answers its health check but never completed the engine's registration"),
+        ("INFO: Registering kv caches\nINFO: Engine KV Format: X\n", facts(cache_answers=True, stalled=True), "the LMCache server answers its health check but never completed"),
+        ("INFO: Registering kv caches\n" + "INFO: more\n" * 20, facts(cache_answers=True, stalled=True), "hangs in start-up: nothing moves any more after 60 s"),
         (BROADCAST, facts(cache_answers=False), "the LMCache server does not answer, and the engine waits for it"),
         ("", facts(cache_exit_status=-9), "the LMCache server that it waits for has ended (killed by signal 9"),
         ("OSError: [Errno 98] Address already in use", facts(exit_status=1), "its port is taken: free it"),
