@@ -28,7 +28,7 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # where shm_open puts segments, 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 TICK_S = 0.5
-LOOK_AT_SEGMENTS_S = 2.0
+LOOK_AT_SEGMENTS_S = 1.0
 
 
 def main(argv: list[str]) -> int:
@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
         return 1
     _say(f"started {child.pid}")
 
-    segments: set[str] = set()
+    segments: set[int] = set()
     looked_at_s = 0.0
     while child.poll() is None and not stopping:
         readable, _, _ = select.select([sys.stdin], [], [], TICK_S)
@@ -71,56 +71,69 @@ def main(argv: list[str]) -> int:
         if time.monotonic() - looked_at_s > LOOK_AT_SEGMENTS_S:
             segments |= mapped_segments(_tree())
             looked_at_s = time.monotonic()
-    segments |= mapped_segments(_tree())
-    _end(child, args.grace_s)
-    remove_unused(segments)
+    remove_unused(segments | _end(child, args.grace_s))
     shutil.rmtree(args.scratch, ignore_errors=True)
     _say(f"ended {child.returncode}")
     return 0
 
 
-def mapped_segments(processes: list[psutil.Process]) -> set[str]:
-    """Return the names of the /dev/shm files that these processes have mapped."""
-    names: set[str] = set()
+def mapped_segments(processes: list[psutil.Process]) -> set[int]:
+    """Return the inodes of the /dev/shm files that these processes have mapped.
+
+    Inodes, not names: the maker of a semaphore has it mapped under a temporary name that is gone by then.
+    """
+    inodes: set[int] = set()
     for process in processes:
         with contextlib.suppress(OSError):
             text = Path(f"/proc/{process.pid}/maps").read_text(encoding="utf-8", errors="replace")
-            names.update(line.split("/dev/shm/", 1)[1] for line in text.splitlines() if " /dev/shm/" in line)  # noqa: S108
-    return {name for name in names if not name.endswith(" (deleted)") and "/" not in name}
+            # address, permissions, offset, device, inode, path
+            fields = (line.split(maxsplit=5) for line in text.splitlines() if f" {SHARED_MEMORY}/" in line)
+            inodes.update(int(f[4]) for f in fields if len(f) == 6 and f[4].isdecimal())
+    return inodes
 
 
-def remove_unused(segments: set[str]) -> None:
-    """Unlink the segments that are still there and that no living process has mapped."""
-    left = {name for name in segments if (SHARED_MEMORY / name).exists()}
-    if left:
-        left -= mapped_segments(list(psutil.process_iter()))
-    for name in left:
-        with contextlib.suppress(OSError):
-            (SHARED_MEMORY / name).unlink()
+def remove_unused(segments: set[int]) -> None:
+    """Unlink those of these segments that are still there and that no living process has mapped."""
+    there = {}
+    with contextlib.suppress(OSError), os.scandir(SHARED_MEMORY) as entries:
+        there = {entry.inode(): entry.path for entry in entries if entry.inode() in segments}
+    if there:
+        for inode in there.keys() - mapped_segments(list(psutil.process_iter())):
+            with contextlib.suppress(OSError):
+                os.unlink(there[inode])
 
 
 def _tree() -> list[psutil.Process]:
     return psutil.Process().children(recursive=True)
 
 
-def _end(child: subprocess.Popen[bytes], grace_s: float) -> None:
-    """Ask the child to end, wait, then kill whatever is left, until nothing is."""
+def _end(child: subprocess.Popen[bytes], grace_s: float) -> set[int]:
+    """Ask the child to end, wait, then kill whatever is left, until nothing is; return the segments seen meanwhile.
+
+    An engine that was still starting goes on making segments while it is asked to end.
+    """
+    segments = mapped_segments(_tree())
     if child.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             child.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(grace_s)
+        end_s = time.monotonic() + grace_s
+        while child.poll() is None and time.monotonic() < end_s:
+            segments |= mapped_segments(_tree())
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(0.2)
     # What the child leaves behind has nobody to talk to any more.
     for _ in range(100):
         left = _tree()
+        segments |= mapped_segments(left)
         if not left:
-            return
+            break
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(0.1)
         psutil.wait_procs(left, timeout=1.0)
+    return segments
 
 
 def _say(line: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -42,7 +43,7 @@ class Kept:
         self._grace_s = grace_s
         log.parent.mkdir(parents=True, exist_ok=True)
         # Unix socket paths are limited to about a hundred characters, so this must be short.
-        scratch = tempfile.mkdtemp(prefix="kvgate-")
+        scratch = self._scratch = tempfile.mkdtemp(prefix="kvgate-")
         self._keeper = subprocess.Popen(
             [
                 sys.executable, "-m", "scenarios.keeper", "--log", str(log), "--scratch", scratch,
@@ -99,6 +100,7 @@ class Kept:
         finally:
             if self._keeper.stdout is not None:
                 self._keeper.stdout.close()
+            shutil.rmtree(self._scratch, ignore_errors=True)  # the keeper's work, unless it was killed
 
 
 class Activity:

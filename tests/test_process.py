@@ -26,6 +26,10 @@ segment = shared_memory.SharedMemory(name=sys.argv[1], create=True, size=4096)
 resource_tracker.unregister(segment._name, "shared_memory")  # as a killed engine would leave it
 if "stubborn" in sys.argv:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+import multiprocessing
+lock = multiprocessing.get_context("spawn").Lock()  # its name is linked after it was mapped under another
+resource_tracker.unregister(lock._semlock.name, "semaphore")
+print("sem." + lock._semlock.name.lstrip("/"), flush=True)
 child = subprocess.Popen([sys.executable, "-c", "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)"])
 child.wait()
 print("up", flush=True)
@@ -70,11 +74,14 @@ def test_stopping_ends_the_tree_and_its_segments(program: Path, flags: tuple[str
     kept = start(program, name, *flags)
     tree = kept.tree()
     assert len(tree) >= 2  # the engine and the orphaned grandchild
+    semaphore = kept.log.read_text(encoding="utf-8").splitlines()[0]
     assert segment_exists(name)
+    assert segment_exists(semaphore)
     assert kept.exit_status() is None
     kept.stop()
     assert not any(process.is_running() for process in tree)
     assert not segment_exists(name)
+    assert not segment_exists(semaphore)
 
 
 def test_a_process_that_dies_takes_its_tree_along(program: Path) -> None:
