@@ -95,9 +95,10 @@ def _session(config: pytest.Config, gate: str) -> Session:
     options, overrides = _options(config)
     kind = "smoke" if config.getoption("smoke") else "gate"
     try:
-        languages = [lang for lang in options["langs"].split(",") if lang]
-        if unknown := [lang for lang in languages if lang not in LANGUAGES] or not languages:
-            raise ConfigError(f"LANG_: {options['langs']!r}: choose from {', '.join(LANGUAGES)} ({unknown})")
+        languages = [lang.strip() for lang in options["langs"].split(",") if lang.strip()]
+        options["langs"] = ",".join(languages)
+        if not languages or not set(languages) <= set(LANGUAGES):
+            raise ConfigError(f"languages {','.join(languages)!r}: choose from {', '.join(LANGUAGES)}")
         if "site" not in overrides and (found := preflight.accelerators()):
             raise ConfigError(
                 f"an accelerator is visible ({found[0]}): name the site, as in `make gate-{gate} SITE=...`"

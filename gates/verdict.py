@@ -65,7 +65,9 @@ def decide(run: Run, valid_blocks: int) -> str:
 
 def to_bytes(verdict: Json) -> bytes:
     """Return verdict.json's bytes: the same for the same verdict on every machine."""
-    return (json.dumps(verdict, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    return (json.dumps(verdict, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(
+        "utf-8", "backslashreplace"
+    )
 
 
 def summary_lines(verdict: Json) -> list[str]:
@@ -105,7 +107,19 @@ def _contradictions(run: Run, criteria: Criteria) -> list[str]:
             ("rehearsal", run.facts["rehearsal"], run.facts["site"]["rehearsal"], "its site"),
         )
         if found != wanted
+    ] + _stand_ins(run)
+
+
+def _stand_ins(run: Run) -> list[str]:
+    """Return what of the site is a stand-in though the run is not called a rehearsal."""
+    site = run.facts["site"]
+    if run.facts["rehearsal"] is True:
+        return []
+    emulated = [f"tier {name} is emulated" for name, tier in site["tiers"].items() if tier["kind"] == "emulated"]
+    generated = [
+        f"model {name} is generated" for name, model in site["models"].items() if model["source"] == "generated"
     ]
+    return [f"run.json: not called a rehearsal, but {told}" for told in (*emulated, *generated)]
 
 
 def _row(facts: Facts, criteria: Criteria, case: Case) -> Json:
@@ -266,7 +280,7 @@ def _finish(run: Run, facts: Facts, rows: list[Json]) -> Json:
     collected, selected = (
         (selection.get(k) for k in ("collected", "selected")) if isinstance(selection, dict) else (0, 0)
     )
-    whole = type(collected) is int and type(selected) is int and 0 < collected <= selected
+    whole = type(collected) is int and type(selected) is int and 0 < collected == len(rows) <= selected
     if verdict == PASS and not whole:
         verdict = INCONCLUSIVE
         reasons.append(f"only {selected} of {collected} tests of the gate were asked for")

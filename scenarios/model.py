@@ -103,6 +103,13 @@ class Site(Strict):
     models: Annotated[dict[Name, ServedModel], Field(min_length=1)]
     tiers: Annotated[dict[Name, Tier], Field(min_length=1)]
 
+    @model_validator(mode="after")
+    def _stand_ins_are_a_rehearsal(self) -> Self:
+        stands_in = any(t.kind == "emulated" for t in self.tiers.values())
+        if not self.rehearsal and (stands_in or any(m.source == "generated" for m in self.models.values())):
+            raise ValueError("rehearsal: must be true where a tier is emulated or a model generated")
+        return self
+
 
 class Arm(Strict):
     """An engine with one ordered list of tiers under its HBM and DRAM."""

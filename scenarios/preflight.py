@@ -68,6 +68,7 @@ def look(
         yield Finding(
             "ports", False, "policy 'resident' runs several engines at once: leave the ports 0 in the site file"
         )
+    yield _runs_folder(runs)
     yield from _rooms(site, scenario, runs, work)
     yield _memory(site, scenario)
     model = site.models[scenario.model]
@@ -119,6 +120,16 @@ def _processor(site: Site, cpuinfo: Path) -> Finding:
         "processor",
         holds,
         "AVX2" if holds else "this CPU has no AVX2, which the CPU build of vLLM needs: use a newer machine",
+    )
+
+
+def _runs_folder(runs: Path) -> Finding:
+    existing = next(p for p in (runs.absolute(), *runs.absolute().parents) if p.exists())
+    if not existing.is_dir():
+        return Finding("runs", False, f"{existing}: not a folder: name another one for the runs (RUNS=)")
+    holds = os.access(existing, os.W_OK)
+    return Finding(
+        "runs", holds, "writable" if holds else f"{existing}: cannot be written: name another folder (RUNS=)"
     )
 
 

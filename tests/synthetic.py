@@ -116,6 +116,11 @@ class _Writer:
             "host": {"hostname": "h", "cpu": "c", "cores": 2, "memory_bytes": 1 << 34, "kernel": "6.1"},
         }
         facts["site"]["rehearsal"] = truth.rehearsal
+        if not truth.rehearsal:
+            for tier in facts["site"]["tiers"].values():
+                tier.update(kind="fs", medium=None)
+            for model in facts["site"]["models"].values():
+                model.update(source="path", path="/models/m")
         truth.run(facts)
         self.run.write_json("run.json", facts)
         for number, arm in enumerate(scenario.arms):

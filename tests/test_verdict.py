@@ -55,6 +55,26 @@ def test_only_a_lab_can_accept(tmp_path: Path) -> None:
     assert judged(tmp_path, rehearsal=False)["acceptance"] is True
 
 
+def test_stand_ins_are_never_an_acceptance_whatever_the_run_is_called(tmp_path: Path) -> None:
+    def emulate(facts: Json) -> None:
+        facts["site"]["tiers"]["fx100"]["kind"] = "emulated"
+
+    result = judged(tmp_path, rehearsal=False, run=emulate)
+    assert (result["verdict"], result["acceptance"]) == ("INVALID", False)
+    assert "tier fx100 is emulated" in result["reasons"][0]
+
+
+def test_a_block_or_step_that_was_left_out_is_invalid(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "a", Truth(blocks=6, seal=False))
+    (path / "blocks/b04.json").unlink()
+    for folder in path.glob("raw/*/c*/b04"):
+        shutil.rmtree(folder)
+    assert "one was left out" in " ".join(verdict.judge(Run(path))["reasons"])
+    fewer = judged(tmp_path / "b", run=lambda f: f["scenario"].update(steps=[2]), block=put(steps=[2]))
+    assert fewer["verdict"] == "INVALID"
+    assert "its step is not the scenario's" in " ".join(fewer["reasons"])
+
+
 def fail_candidate(record: Json) -> None:
     record.update(status="failed", error="reset", t_first_ns=None, usage=None)
 

@@ -16,7 +16,16 @@ HOST, HARNESS = "host", "harness"
 # Takes check, whose, reason.
 Tell = Callable[[str, str, str], None]
 # What reading evidence of another shape than the format says can raise; whatever it holds, it proves nothing.
-MISSHAPEN = (EvidenceError, ReadError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+MISSHAPEN = (
+    EvidenceError,
+    ReadError,
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
 
 
 @dataclass(frozen=True)

@@ -67,10 +67,15 @@ def _in_blocks(run: Run, tell: Tell) -> None:
     order = {int(block["block"]): list(block["order"]) for block in run.blocks()}
     if len(order) != len(run.blocks()):
         tell("blocks", HARNESS, "two blocks have the same number")
+    if sorted(order) != list(range(1, len(order) + 1)):
+        tell("blocks", HARNESS, f"the blocks recorded are {sorted(order)}: one was left out")
+    steps = {f"c{step}" for step in run.facts["scenario"]["steps"]}
     for trial in run.trials():
         name = "/".join(trial.path.parts[-3:])
         if trial.path.parts[-3] not in order.get(int(trial.path.name[1:]), ()):
             tell("blocks", HARNESS, f"{name} was measured, but belongs to no recorded block")
+        if trial.path.parts[-2] not in steps:
+            tell("blocks", HARNESS, f"{name} was measured, but its step is not the scenario's")
 
 
 def _same_prompts(run: Run, tell: Tell) -> None:
