@@ -20,7 +20,7 @@ from workloads import populate, probes
 from workloads.blocks import BlockPlan, plan_blocks
 from workloads.evidence import RunDir
 from workloads.progress import Progress
-from workloads.prompts import PromptSpec
+from workloads.prompts import PromptSpec, prompt_set
 from workloads.trial import TrialFailed, TrialPlan, run_trial
 
 Json = dict[str, Any]
@@ -65,15 +65,11 @@ def measure(run: RunDir, fleet: Fleet, settings: Settings, check: Check, decide:
 
 
 def _prompt_sets(settings: Settings) -> list[list[PromptSpec]]:
-    load = settings.scenario.workload
+    load, prompts = settings.scenario.workload, settings.scenario.largest_step()
     return [
-        [
-            PromptSpec(seed=settings.seed, prompt_set=number, prompt_index=index, tokens=load.prompt_tokens,
-                       vocabulary_tokens=settings.vocabulary_tokens)
-            for index in range(settings.scenario.largest_step())
-        ]
+        prompt_set(settings.seed, number, prompts, load.prompt_tokens, settings.vocabulary_tokens)
         for number in range(load.prompt_sets)
-    ]  # fmt: skip
+    ]
 
 
 def _populate(
