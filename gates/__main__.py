@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from gates import verdict
 from gates.explain import explain
+from gates.figures import figures
 from workloads.evidence import EvidenceError, Run, verify, write_whole
 
 USAGE_ERROR = 4  # as pytest's
@@ -29,8 +30,14 @@ def main(argv: list[str]) -> int:
         ("explain", "say in words why the run got its verdict"),
     ):
         commands.add_parser(name, help=text).add_argument("run", type=Path, metavar="RUN")
+    commands.add_parser("figures", help="what a sent load showed; judges nothing").add_argument(
+        "records", type=Path, metavar="FOLDER", help="of `python -m workloads send`, or a requests.jsonl"
+    )
     args = parser.parse_args(argv)
     try:
+        if args.command == "figures":
+            print("\n".join(figures(args.records)))
+            return 0
         if not args.run.is_dir():
             raise EvidenceError(
                 f"{args.run}: no such run: give the folder of a run, as in runs/20260101T000000Z-g3-abcdef"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from gates.validity import Breach, check_run, check_trial
+from gates.validity import Breach, calibration, check_outputs, check_run, check_trial
 from gates.validity.breach import blame
+from gates.validity.records import name_of
 from scenarios.model import CANDIDATE, RECOMPUTE
 from workloads.evidence import Run
 
@@ -25,6 +26,8 @@ class Facts:
     invalid: dict[int, list[str]]  # block number -> reasons
     breaches: list[Breach]  # of trials and of the run
     untrusted: list[str]  # reasons against the run as a whole
+    outputs: list[str] = field(default_factory=list)  # what was found when outputs were compared
+    calibration: list[Json] = field(default_factory=list)  # the client's own bias at each concurrency
 
 
 def gather(run: Run, untrusted: Sequence[str]) -> Facts:
@@ -34,34 +37,57 @@ def gather(run: Run, untrusted: Sequence[str]) -> Facts:
     fault must not grow into one that makes its own failure INVALID.
     """
     breaches = check_run(run)
-    against = [*untrusted, *(f"{b.check}: {b.reason}" for b in breaches if b.whose != CANDIDATE)]
+    against = [*untrusted, *_not_the_candidates(breaches)]
     broken_off = {i["block"]: i["message"] for i in run.incidents() if blame(run, i) == CANDIDATE}
     valid: list[int] = []
     invalid: dict[int, list[str]] = {}
+    checked: dict[str, list[Breach]] = {}
     replaced = 0
     for block in run.blocks():
         number = int(block["block"])
         found, reasons, gaps = _look_at(run, block)
-        breaches += found
+        checked |= found
+        breaches += (told := [b for each in found.values() for b in each])
         if gaps and number in broken_off:
             invalid[number] = [f"the candidate broke it off: {broken_off[number]}", *reasons]
         elif reasons or gaps:
             invalid[number] = [*reasons, *gaps]
         else:
             valid.append(number)
+            against += _not_found_again(block, told)
             continue
         replaced += bool(reasons) or number not in broken_off
+    unequal, outputs = check_outputs(run, checked)
+    breaches += unequal
+    against += _not_the_candidates(unequal)
     if replaced > REPLACED_SHARE_MAX * max(len(valid), 1):
         first = next(reasons[0] for number, reasons in invalid.items())
         against.append(f"{replaced} of {len(invalid) + len(valid)} blocks are invalid, more than one in five: {first}")
-    return Facts(run, valid, invalid, breaches, against)
+    return Facts(run, valid, invalid, breaches, against, outputs, calibration.summary(run))
 
 
-def _look_at(run: Run, block: Json) -> tuple[list[Breach], list[str], list[str]]:
-    """Return (breaches of its trials, reasons why it cannot be trusted, what of it is not there)."""
+def _not_the_candidates(breaches: Sequence[Breach]) -> list[str]:
+    return [f"{b.check}: {b.reason}" for b in breaches if b.whose != CANDIDATE]
+
+
+def _not_found_again(block: Json, found: Sequence[Breach]) -> list[str]:
+    """Return what was told of a block while it ran and is not told by what was recorded: one of the two is not true."""
+    known = {(b.trial, b.check, b.whose) for b in found}
+    recorded = block["breaches"]
+    if not isinstance(recorded, list):
+        return [f"block {block['block']}: its recorded breaches are no list"]
+    return [
+        f"block {block['block']}: {b['trial']}: {b['check']}: told while it ran, but not found in what was recorded"
+        for b in recorded
+        if (b["trial"], b["check"], b["whose"]) not in known
+    ]
+
+
+def _look_at(run: Run, block: Json) -> tuple[dict[str, list[Breach]], list[str], list[str]]:
+    """Return (breaches of each of its trials, reasons why it cannot be trusted, what of it is not there)."""
     number, order = int(block["block"]), list(block["order"])
     arms, steps = list(run.facts["scenario"]["arms"]), [int(s) for s in run.facts["scenario"]["steps"]]
-    breaches: list[Breach] = []
+    breaches: dict[str, list[Breach]] = {}
     reasons: list[str] = []
     gaps = [] if block["complete"] is True else ["not finished"]
     needed = {arm for arm in arms if arm != RECOMPUTE}
@@ -75,7 +101,6 @@ def _look_at(run: Run, block: Json) -> tuple[list[Breach], list[str], list[str]]
                 continue
             if trial.facts["prompt_set"] != block["prompt_set"]:
                 reasons.append(f"{arm} at concurrency {step} was sent prompt set {trial.facts['prompt_set']}")
-            found = check_trial(run, trial)
-            breaches += found
+            breaches[name_of(trial)] = found = check_trial(run, trial)
             reasons += [f"{b.trial}: {b.check}: {b.reason}" for b in found if b.whose != CANDIDATE]
     return breaches, reasons, gaps

@@ -28,6 +28,44 @@ def e2e_s(request: Json) -> float | NoData:
     return float(request["t_last_ns"] - request["t_sent_ns"]) * NS
 
 
+def ttft_intended_s(request: Json) -> float:
+    """Return t_first - t_intended in seconds; +infinity for a failed request.
+
+    What a user waits in an open loop, where a late sending is part of the wait (coordinated omission).
+    """
+    if request["status"] != "ok" or request["t_first_ns"] is None:
+        return math.inf
+    return float(request["t_first_ns"] - request["t_intended_ns"]) * NS
+
+
+def tpot_s(request: Json) -> float | NoData:
+    """Return (t_last - t_first) / (n - 1) in seconds, n output tokens by usage; NoData where it failed or n < 2."""
+    if request["status"] != "ok":
+        return NoData(f"request {request['id']} failed")
+    tokens = int(request["usage"]["completion_tokens"])
+    if tokens < 2:
+        return NoData(f"request {request['id']} has {tokens} output tokens, two needed")
+    return float(request["t_last_ns"] - request["t_first_ns"]) * NS / (tokens - 1)
+
+
+def itl_s(request: Json) -> list[float] | NoData:
+    """Return the n - 1 gaps between output tokens in seconds; NoData where chunks and usage disagree on n.
+
+    A chunk of k tokens counts as k: the gap before it is shared out over them, so that the mean is the TPOT. Further
+    tokens of the first chunk came with the first one.
+    """
+    if request["status"] != "ok":
+        return NoData(f"request {request['id']} failed")
+    counts, stamps = request["chunk_tokens"], request["chunk_ns"]
+    tokens = request["usage"]["completion_tokens"]
+    if sum(counts) != tokens:
+        return NoData(f"request {request['id']}: its chunks hold {sum(counts)} tokens, usage says {tokens}")
+    gaps = [0.0] * (counts[0] - 1)
+    for count, before_ns, after_ns in zip(counts[1:], stamps, stamps[1:], strict=False):
+        gaps += [(after_ns - before_ns) * NS / count] * count
+    return gaps
+
+
 def measured_waves(trial: Trial) -> list[list[Json]]:
     """Return the requests of each measured wave, in order of waves."""
     waves: dict[int, list[Json]] = {}

@@ -17,6 +17,7 @@ from gates.criteria import Case, Criteria, Criterion, cases, load
 from gates.facts import Facts, gather
 from gates.nodata import NoData
 from gates.stats import Estimate
+from gates.validity import unfinished
 from gates.validity.breach import MISSHAPEN, misshapen
 from scenarios.load import ConfigError
 from scenarios.model import BASELINE, CANDIDATE, RECOMPUTE
@@ -45,7 +46,7 @@ def judge(run: Run) -> Json:
         raise NotJudgedError(f"{run.path}: a {run.facts.get('kind')} run has no verdict")
     faults: list[str] = []
     try:
-        faults += verify(run.path)
+        faults += [*verify(run.path), *unfinished(run)]
         if sha256_of(run.path / "criteria.toml") != run.facts.get("criteria_sha256"):
             faults.append("criteria.toml: not the criteria that the run began with")
         return _finish(run, *_judge(run, [f"evidence: {fault}" for fault in faults]))
@@ -165,6 +166,7 @@ def _count(facts: Facts, case: Case) -> tuple[Estimate | None, str, str]:
         mine = [b for b in mine if b.trial == "run" or f"/c{case.step}/" in b.trial]
         found = len(mine)
         what = f"{found} in {total} requests" + (f", the first: {mine[0].reason}" if mine else "")
+        what += "".join(f"; {line}" for line in facts.outputs if not mine and line.startswith(f"{arm}: "))
     if found > criterion.limit:
         return Estimate(found, found, found, 1.0, total, "count"), FAIL, what
     if total == 0:
@@ -299,6 +301,8 @@ def _finish(run: Run, facts: Facts, rows: list[Json]) -> Json:
                 "invalid": [{"block": number, "reasons": told} for number, told in facts.invalid.items()],
             },
             "breaches": [b.to_json() for b in facts.breaches],
+            "outputs": facts.outputs,
+            "calibration": facts.calibration,
             "manifest_sha256": sha256_of(manifest) if manifest.is_file() else None,
             "criteria_sha256": run.facts.get("criteria_sha256"),
             "suite": suite()["version"],

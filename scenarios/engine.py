@@ -60,6 +60,7 @@ class LiveArm:
     engine: Kept
     lmcache: Kept | None
     cache: tiers.Cache | None
+    tier: Tier | None
     tier_folder: Path | None
     start: int
     facts: Mapping[str, Any]  # what start.json says
@@ -131,7 +132,8 @@ def _bring_up(plan: ArmPlan, logs: Path, start: int, say: Say, cancel: threading
         facts["engine_info"] = _engine_info(base_url)
         return LiveArm(
             name=plan.name, base_url=base_url, model_name=plan.model_name, engine=kept, lmcache=kept_lmcache,
-            cache=cache, tier_folder=plan.tier_folder, start=start, facts=facts, stop=stack.pop_all().close,
+            cache=cache, tier=plan.tier, tier_folder=plan.tier_folder, start=start, facts=facts,
+            stop=stack.pop_all().close,
         )  # fmt: skip
 
 

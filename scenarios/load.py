@@ -177,7 +177,7 @@ def _first_fault(path: Path, text: str, error: ValidationError, model: type[Stri
         reason = f"unknown key{_did_you_mean(parts, model)}"
     elif fault["type"] == "missing":
         reason = "is missing"
-    elif fault["type"] == "value_error" and re.match(r"[a-z_.A-Z0-9]+: ", reason):
+    elif fault["type"] == "value_error" and re.match(r"[\w.-]+: ", reason):
         # A rule over several keys names the one to look at.
         inner, _, reason = reason.partition(": ")
         parts += inner.split(".")

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+
+def _whole(value: object) -> object:
+    """Return the value; refuse what only equals a whole number, as true and 1.0 do."""
+    if type(value) is not int:
+        raise ValueError("input should be 1")
+    return value
+
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 PositiveInt = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Port = Annotated[int, Field(ge=0, le=65535)]
+# Longer than any start or request that somebody waits for: what exceeds it is no limit.
+Deadline = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+BlockDevice = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._!-]{0,63}$")]
+RdmaPort = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}/[0-9]{1,3}$")]
 
 # The three arms that G3 compares. A scenario may declare more.
 RECOMPUTE, BASELINE, CANDIDATE = "recompute", "baseline", "candidate"
@@ -38,6 +51,10 @@ class Tier(Strict):
     direct_io: bool = True
     medium: Medium | None = None
     one_local_drive: bool = False  # said on the report's first page
+    # What its reads come through, where counters tell: names in /sys/block, as "nvme0n1" (an array or its members, not
+    # both), and "<device>/<port>" in /sys/class/infiniband, as "mlx5_0/1" (ports that carry nothing but the tier).
+    block_devices: Annotated[tuple[BlockDevice, ...], Field(strict=False)] = ()
+    rdma_ports: Annotated[tuple[RdmaPort, ...], Field(strict=False)] = ()
 
     @model_validator(mode="after")
     def _medium_fits_kind(self) -> Self:
@@ -45,6 +62,13 @@ class Tier(Strict):
             raise ValueError("medium: belongs to kind 'emulated' and to no other")
         if self.kind == "emulated" and not self.direct_io:
             raise ValueError("direct_io: an emulated tier must read around the page cache")
+        return self
+
+    @model_validator(mode="after")
+    def _counts_nothing_twice(self) -> Self:
+        for key, names in (("block_devices", self.block_devices), ("rdma_ports", self.rdma_ports)):
+            if len(set(names)) != len(names):
+                raise ValueError(f"{key}: names one of them twice, so that its bytes would count twice")
         return self
 
 
@@ -72,9 +96,9 @@ class Engine(Strict):
     args: Annotated[tuple[str, ...], Field(strict=False)] = ()
     env: dict[str, str] = {}
     port: Port = 0  # 0: any free one
-    ready_deadline_s: PositiveFloat
-    stall_s: PositiveFloat = 60.0  # no progress of any kind for so long ends a start
-    stop_deadline_s: PositiveFloat = 20.0
+    ready_deadline_s: Deadline
+    stall_s: Deadline = 60.0  # no progress of any kind for so long ends a start
+    stop_deadline_s: Deadline = 20.0
 
 
 class LMCache(Strict):
@@ -87,13 +111,13 @@ class LMCache(Strict):
     http_port: Port = 0
     chunk_tokens: PositiveInt = 256
     dram_gb: PositiveFloat
-    ready_deadline_s: PositiveFloat = 60.0
+    ready_deadline_s: Deadline = 60.0
 
 
 class Site(Strict):
     """A lab: its software, its models, its tiers."""
 
-    schema_: Annotated[Literal[1], Field(alias="schema")]
+    schema_: Annotated[Literal[1], BeforeValidator(_whole), Field(alias="schema")]
     name: Name
     title: str
     rehearsal: bool = False
@@ -108,6 +132,16 @@ class Site(Strict):
         stands_in = any(t.kind == "emulated" for t in self.tiers.values())
         if not self.rehearsal and (stands_in or any(m.source == "generated" for m in self.models.values())):
             raise ValueError("rehearsal: must be true where a tier is emulated or a model generated")
+        return self
+
+    @model_validator(mode="after")
+    def _tiers_lie_apart(self) -> Self:
+        owners: dict[str, str] = {}
+        for name, tier in self.tiers.items():
+            owner = owners.setdefault(posixpath.normpath(tier.path), name)
+            if owner != name:
+                told = f"'{tier.path}' is the path of '{owner}', too; each tier needs a folder of its own"
+                raise ValueError(f"tiers.{name}.path: {told}, or one would serve what the other stored")
         return self
 
 
@@ -128,14 +162,20 @@ class Workload(Strict):
     waves_measured: PositiveInt = 5
     recompute_blocks: PositiveInt = 3
     recompute_waves: PositiveInt = 2
-    request_deadline_s: PositiveFloat
-    client_lag_budget_s: PositiveFloat  # from the intended to the real moment of sending
+    request_deadline_s: Deadline
+    # Each budget has a bound: what exceeds it is no scenario's honest need, and would let everything pass.
+    client_lag_budget_s: Annotated[float, Field(gt=0, le=5, allow_inf_nan=False)]  # intended to real moment of sending
+    # Shares of requests: first tokens that came in one read with a later event; first tokens other than recompute's.
+    # The client's own bias, as a share of the smallest difference in TTFT that the criteria must resolve.
+    client_bias_budget_share: Annotated[float, Field(gt=0, le=0.1, allow_inf_nan=False)] = 0.01
+    first_shared_read_budget: Annotated[float, Field(ge=0, le=0.5, allow_inf_nan=False)] = 0.05
+    first_token_mismatch_budget: Annotated[float, Field(ge=0, le=0.1, allow_inf_nan=False)] = 0.02
 
 
 class Scenario(Strict):
     """Model, workload, steps and arms of one gate run."""
 
-    schema_: Annotated[Literal[1], Field(alias="schema")]
+    schema_: Annotated[Literal[1], BeforeValidator(_whole), Field(alias="schema")]
     name: Name
     title: str
     gate: Literal["g3"]
@@ -154,6 +194,9 @@ class Scenario(Strict):
         for name, arm in self.arms.items():
             if (name == RECOMPUTE) != (not arm.tiers):
                 raise ValueError(f"arms.{name}.tiers: '{RECOMPUTE}' has none, every other arm one")
+        if self.arms[CANDIDATE].tiers == self.arms[BASELINE].tiers:
+            told = f"'{self.arms[CANDIDATE].tiers[0]}' is the baseline's, too"
+            raise ValueError(f"arms.{CANDIDATE}.tiers: {told}; a tier compared with itself shows nothing")
         return self
 
     def largest_step(self) -> int:

@@ -52,8 +52,11 @@ class Truth:
     populate: Change = lambda _line: None
     block: Change = lambda _facts: None
     run: Change = lambda _facts: None
+    calibration: Change = lambda _record: None  # of the client's side; the truth is 40 ms
     incidents: Sequence[Json] = ()
     leave_out: Sequence[str] = ()  # trials, as <arm>/c<step>/b<nn>, that were never recorded
+    block_devices: Mapping[str, Sequence[str]] = field(default_factory=dict)  # tier: names; each counts its share
+    rdma_ports: Mapping[str, Sequence[str]] = field(default_factory=dict)
     seal: bool = True
 
 
@@ -121,8 +124,13 @@ class _Writer:
                 tier.update(kind="fs", medium=None)
             for model in facts["site"]["models"].values():
                 model.update(source="path", path="/models/m")
+        for key, named in (("block_devices", truth.block_devices), ("rdma_ports", truth.rdma_ports)):
+            for tier, names in named.items():
+                facts["site"]["tiers"][tier][key] = list(names)
         truth.run(facts)
         self.run.write_json("run.json", facts)
+        self._calibrate()
+        self.run.write_bytes("host/before/uname.txt", b"$ uname -a\nLinux h 6.1\n[status 0]\n")
         for number, arm in enumerate(scenario.arms):
             self._start(arm, 1000 + 10 * number)
             self._populate(arm)
@@ -130,9 +138,26 @@ class _Writer:
             self._block(block)
         for incident in truth.incidents:
             self.run.incident(**incident)
+        self.run.write_bytes("host/after/uname.txt", b"$ uname -a\nLinux h 6.1\n[status 0]\n")
         if truth.seal:
             self.run.seal("end")
         return self.run.path
+
+    def _calibrate(self) -> None:
+        for step in self.scenario.value.steps:
+            for number in range(100):
+                t_ns = 1_000_000_000 + number * 50_000_000
+                record: Json = {
+                    "id": f"calibration-c{step}-w0-{number}", "step": step, "status": "ok", "error": None,
+                    "t_sent_ns": t_ns, "t_first_ns": t_ns + 40_000_000 + 20_000, "clock": "user",
+                }  # fmt: skip
+                truth: Json = {
+                    "number": number, "id": record["id"], "t_received_ns": t_ns + EPOCH_OFFSET_NS,
+                    "t_sent_ns": [t_ns + EPOCH_OFFSET_NS + 40_000_000],
+                }  # fmt: skip
+                self.truth.calibration(record)
+                self.run.append(f"calibration/c{step}/requests.jsonl", record)
+                self.run.append(f"calibration/c{step}/server.jsonl", truth)
 
     def _start(self, arm: str, pid: int) -> None:
         tier = self.scenario.value.arms[arm].tiers
@@ -165,6 +190,8 @@ class _Writer:
         self.truth.start(facts)
         self.run.write_json(f"raw/{arm}/start-01/start.json", facts)
         self.run.write_bytes(f"raw/{arm}/start-01/engine.log", b"ready\n")
+        if tier:
+            self.run.write_bytes(f"raw/{arm}/start-01/lmcache.log", b"ready\n")
 
     def _populate(self, arm: str) -> None:
         scenario = self.scenario.value
@@ -223,6 +250,7 @@ class _Writer:
         }
         self.truth.trial(facts)
         self.run.write_json(f"{folder}/trial.json", facts)
+        self.run.write_bytes(f"{folder}/engine.log", b"")
         factor = math.exp(self.draw.gauss(0.0, self.truth.noise))
         for wave in range(discarded + measured):
             self._snapshot(arm, folder, wave, wave >= discarded, "before")
@@ -251,7 +279,7 @@ class _Writer:
         ttft_s = self.truth.ttft_at_s.get((arm, step), self.truth.ttft_s[arm])
         first_ns = sent_ns + int(ttft_s * step / 2 * factor * 1e9)
         last_ns = first_ns + int(self.truth.decode_s * factor * 1e9)
-        gap_ns = (last_ns - first_ns) // (load.output_tokens - 1)
+        gaps = load.output_tokens - 1
         return {
             "id": f"{arm}-c{step}-b{block:02d}-w{wave}-{index}",
             "arm": arm,
@@ -271,25 +299,34 @@ class _Writer:
             "t_last_ns": last_ns,
             "clock": "user",
             "clock_offset_ns": EPOCH_OFFSET_NS,
-            "chunk_ns": [gap_ns * i for i in range(load.output_tokens)],
+            "chunk_ns": [(last_ns - first_ns) * i // gaps for i in range(load.output_tokens)],
             "chunk_tokens": [1] * load.output_tokens,
             "first_shared_read": False,
             "text": "x",
-            "first_logprobs": {"token_id:1": -1.0},
-            "output_token_ids": [1] * load.output_tokens,
+            "first_logprobs": {f"token_id:{spec.prompt_seed() % 1024}": -1.0},
+            "output_token_ids": [spec.prompt_seed() % 1024] * load.output_tokens,
             "usage": {"prompt_tokens": load.prompt_tokens, "completion_tokens": load.output_tokens},
             "finish_reason": "length",
             "status": "ok",
             "error": None,
         }
 
+    def _total(self, arm: str) -> dict[str, float]:
+        names = ("count", "sum", "first", "prompt", "output", "external", "l2", "bytes")
+        return self.totals.setdefault(arm, dict.fromkeys(names, 0.0))
+
+    def _counted(self, arm: str, named: Mapping[str, Sequence[str]], extra: float) -> dict[str, int]:
+        """Return what each device or port of the arm's tier has counted since boot: an equal share of the bytes."""
+        tiers = self.scenario.value.arms[arm].tiers
+        names = named.get(tiers[0], ()) if tiers else ()
+        return {name: 4096 + int(self._total(arm)["bytes"] * (1 + extra) / len(names)) for name in names}
+
     def _book(self, arm: str, record: Json) -> None:
-        total = self.totals.setdefault(
-            arm, dict.fromkeys(("count", "sum", "prompt", "output", "external", "l2", "bytes"), 0.0)
-        )
+        total = self._total(arm)
         tokens = record["prompt_tokens_expected"]
         total["count"] += 1
         total["sum"] += (record["t_last_ns"] - record["t_sent_ns"]) * 1e-9
+        total["first"] += (record["t_first_ns"] - record["t_sent_ns"]) * 1e-9
         total["prompt"] += tokens
         total["output"] += record["output_tokens_expected"]
         if arm != "recompute":
@@ -301,9 +338,7 @@ class _Writer:
         names = list(self.scenario.value.arms)
         pid = 1000 + 10 * names.index(arm)
         tier = arm != "recompute"
-        total = self.totals.setdefault(
-            arm, dict.fromkeys(("count", "sum", "prompt", "output", "external", "l2", "bytes"), 0.0)
-        )
+        total = self._total(arm)
         load = self.scenario.value.workload
         files = 16 * self.scenario.value.largest_step() * load.prompt_sets
         snapshot: Json = {
@@ -322,6 +357,8 @@ class _Writer:
             "tier_read_bytes": int(total["bytes"]) if tier else None,
             "tier_files": files if tier else None,
             "tier_bytes": files * CHUNK_BYTES if tier else None,
+            "device_read_bytes": self._counted(arm, self.truth.block_devices, 0.0),
+            "port_receive_bytes": self._counted(arm, self.truth.rdma_ports, 0.03),  # headers
             "arm": arm,
         }
         self.truth.snapshot(snapshot)
@@ -344,6 +381,9 @@ def _engine(total: Mapping[str, float]) -> str:
         "# TYPE vllm:e2e_request_latency_seconds histogram\n"
         f"vllm:e2e_request_latency_seconds_count{{{label}}} {total['count']}\n"
         f"vllm:e2e_request_latency_seconds_sum{{{label}}} {total['sum']}\n"
+        "# TYPE vllm:time_to_first_token_seconds histogram\n"
+        f"vllm:time_to_first_token_seconds_count{{{label}}} {total['count']}\n"
+        f"vllm:time_to_first_token_seconds_sum{{{label}}} {total['first']}\n"
     )
 
 

@@ -112,7 +112,8 @@ def test_arbitrary_bytes_raise_nothing_but_evidence_errors(
             assert str(path) in str(error)
 
 
-def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_text(json.dumps({"schema": 2}), encoding="utf-8")
-    with pytest.raises(EvidenceError, match="schema 2, this version reads 1"):
+@pytest.mark.parametrize("schema", [2, True, 1.0, "1", None])
+def test_another_schema_is_refused(tmp_path: Path, schema: object) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"schema": schema}), encoding="utf-8")
+    with pytest.raises(EvidenceError, match=f"schema {schema!r}, this version reads 1"):
         Run(tmp_path)

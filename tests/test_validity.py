@@ -72,6 +72,10 @@ SNAPSHOT_FAULTS: dict[str, tuple[Any, str, str, str]] = {
     "L2": (rising("lmcache_mp_lookup_hit_l2_tokens_total", -512), "cold", "host", "tokens from tier (L2), 8192 expected"),
     "requests of somebody else": (rising("vllm:e2e_request_latency_seconds_count", 1), "books", "host", "the engine booked 3 requests, the client 2"),
     "time of the books": (rising("vllm:e2e_request_latency_seconds_sum", 0.5), "books", "host", "s of requests, the client"),
+    "time to first token": (rising("vllm:time_to_first_token_seconds_sum", 0.5), "books", "host", "s to first tokens, the client"),
+    "first tokens": (rising("vllm:time_to_first_token_seconds_count", 1), "books", "host", "the engine booked 3 first tokens, the client 2"),
+    "no first tokens": (dropping("time_to_first"), "books", "host", "vllm:time_to_first_token_seconds_sum is not among the metrics"),
+    "first tokens reset": (rising("vllm:time_to_first_token_seconds_sum", -9), "books", "host", "it was reset"),
     "prompt tokens": (rising("vllm:prompt_tokens_total", 5), "books", "host", "prompt tokens"),
     "output tokens": (rising("vllm:generation_tokens_total", 5), "books", "host", "output tokens"),
     "no source counter": (dropping("by_source"), "cold", "host", "is not among the metrics"),
@@ -122,6 +126,24 @@ REQUEST_FAULTS: dict[str, tuple[Any, str, str, str]] = {
     "foreign prompt": (put(prompt_seed=1), "requests", "harness", "not the one that the run's seed makes"),
     "field lost": (lambda r: r.pop("clock_offset_ns"), "readable", "harness", "lacks the field 'clock_offset_ns'"),
     "wrong kind": (put(clock_offset_ns="x"), "readable", "harness", "wrong kind"),
+    "chunks not from 0": (lambda r: r["chunk_ns"].__setitem__(0, 1), "tokens", "harness", "chunk_ns goes from 1"),
+    "chunks falling": (lambda r: r["chunk_ns"].__setitem__(3, 1), "tokens", "harness", "without falling expected"),
+    "chunks not to the end": (lambda r: r["chunk_ns"].__setitem__(-1, 10**9), "tokens", "harness", "chunk_ns goes from 0 to 1000000000, from 0 to "),
+    "chunk sizes lost": (lambda r: r["chunk_tokens"].pop(), "tokens", "harness", "8 chunk times and 7 chunk sizes"),
+    "no chunk": (put(chunk_ns=[], chunk_tokens=[]), "tokens", "harness", "0 chunk times and 0 chunk sizes"),
+    "empty chunk": (lambda r: r["chunk_tokens"].__setitem__(1, 0), "tokens", "harness", "chunk_tokens is no list of whole numbers from 1 on"),
+    "chunk times of another kind": (put(chunk_ns="0"), "tokens", "harness", "chunk_ns is no list"),
+    "a truth value as id": (lambda r: r["output_token_ids"].__setitem__(0, True), "tokens", "harness", "output_token_ids is no list"),
+    "ids lost": (lambda r: r["output_token_ids"].pop(), "tokens", "harness", "7 token ids and chunks of 8 tokens, 8 are in its usage"),
+    "chunks of more tokens": (lambda r: r["chunk_tokens"].__setitem__(1, 2), "tokens", "harness", "8 token ids and chunks of 9 tokens"),
+    "error in success": (put(error="reset"), "status", "harness", "succeeded, but with the error 'reset'"),
+    "odd status": (put(status="OK"), "status", "harness", "its status is 'OK'"),
+    "failed without error": (put(status="failed", error=None), "status", "harness", "failed, but no error is told"),
+    "failed with a blank error": (put(status="failed", error=" "), "status", "harness", "failed, but no error is told"),
+    "another clock": (put(clock="kernel"), "clock", "harness", "different clocks: kernel and user"),
+    "unknown clock": (put(clock="sundial"), "clock", "harness", "stamped by the clock 'sundial'"),
+    "no clock": (put(clock=None), "clock", "harness", "stamped by the clock None"),
+    "shared read not told": (put(first_shared_read=None), "shared-read", "harness", "no data on whether"),
     "lost": (put(wave=9), "requests", "harness", "wave 1 has 1 requests"),
 }  # fmt: skip
 
@@ -131,6 +153,56 @@ def test_faults_in_the_requests(tmp_path: Path, name: str) -> None:
     change, check, whose, told = REQUEST_FAULTS[name]
     found = breaches(tmp_path, request=only({"id": FIRST}, change))
     assert any((b.check, b.whose) == (check, whose) and told in b.reason for b in found), found
+
+
+@pytest.mark.parametrize("ids", [[], [5] * 8], ids=["ids not told", "ids told"])
+def test_chunks_of_several_tokens_are_sound_and_counted_only_where_ids_tell(tmp_path: Path, ids: list[int]) -> None:
+    def merge(record: Json) -> None:
+        record["output_token_ids"] = ids
+        record["chunk_ns"] = [record["chunk_ns"][0], record["chunk_ns"][-1]]
+        record["chunk_tokens"] = [1, 7] if ids else [1, 1]
+
+    assert breaches(tmp_path, request=merge) == []
+
+
+def test_a_client_that_tells_a_ttft_of_a_nanosecond_is_caught_by_the_engines_books(tmp_path: Path) -> None:
+    def hurry(record: Json) -> None:
+        record["t_first_ns"] = record["t_sent_ns"] + 1
+        length_ns = record["t_last_ns"] - record["t_first_ns"]
+        record["chunk_ns"] = [length_ns * i // 7 for i in range(8)]
+
+    found = breaches(tmp_path, request=only({"arm": "candidate"}, hurry))
+    assert {(b.check, b.whose) for b in found} == {("books", "host")}
+    assert "s to first tokens, the client 0.000 s" in found[0].reason
+
+
+def sharing(share: int, step: int = 2) -> Any:
+    """A change by which the first `share` measured requests of the candidate at `step` shared the first token's read."""
+    left = {"n": share}
+
+    def change(record: Json) -> None:
+        if (record["arm"], record["step"], record["measured"]) == ("candidate", step, True) and left["n"]:
+            left["n"] -= 1
+            record["first_shared_read"] = True
+
+    return change
+
+
+def test_one_shared_first_read_may_be_and_two_in_ten_may_not(tmp_path: Path) -> None:
+    assert breaches(tmp_path / "a", request=sharing(1)) == []
+    (found,) = breaches(tmp_path / "b", request=sharing(2))
+    assert (found.check, found.whose) == ("shared-read", "harness")
+    assert "2 of 10 first tokens shared their read with a later event, 5 % allowed" in found.reason
+    wider = lambda f: f["scenario"]["workload"].update(first_shared_read_budget=0.2)  # noqa: E731
+    assert breaches(tmp_path / "c", request=sharing(2), run=wider) == []
+
+
+def test_a_failed_request_needs_no_clock(tmp_path: Path) -> None:
+    fail = put(
+        status="failed", error="refused", t_sent_ns=None, t_first_ns=None, t_last_ns=None, usage=None, clock=None
+    )
+    found = breaches(tmp_path, request=only({"id": FIRST}, fail))
+    assert {b.check for b in found} == {"errors"}
 
 
 def losing_two_chunks() -> Any:
@@ -206,6 +278,17 @@ RUN_FAULTS: dict[str, tuple[Json, str, str]] = {
     "connector": ({"start": only({"arm": "candidate"}, lambda f: f["engine"]["argv"].__setitem__(-1, '{"kv_connector": "Y"}'))}, "arms-equal", "in its connector"),
     "a block left out": ({"block": put(order=["baseline"])}, "blocks", "candidate/c2/b01 was measured, but belongs to no recorded block"),
     "populate of another shape": ({"populate": lambda p: p.pop("files")}, "readable", "lacks the field 'files'"),
+    "mixed clocks": ({"request": only({"arm": "candidate", "step": 2}, put(clock="kernel"))}, "clock", "concurrency 2: candidate/c2/b01 was stamped by the clock 'kernel', but "),
+    "a lag budget of text": ({"run": lambda f: f["scenario"]["workload"].update(client_lag_budget_s="0.2")}, "described", "run.json: scenario.workload.client_lag_budget_s: Input should be a valid number"),
+    "a negative lag budget": ({"run": lambda f: f["scenario"]["workload"].update(client_lag_budget_s=-1.0)}, "described", "should be greater than 0"),
+    "a lag budget without limit": ({"run": lambda f: f["scenario"]["workload"].update(client_lag_budget_s=1e9)}, "described", "less than or equal to 5"),
+    "a mismatch budget without limit": ({"run": lambda f: f["scenario"]["workload"].update(first_token_mismatch_budget=1.0)}, "described", "first_token_mismatch_budget: Input should be less than or equal to 0.1"),
+    "a budget left out": ({"run": lambda f: f["scenario"]["workload"].pop("client_lag_budget_s")}, "described", "client_lag_budget_s: Field required"),
+    "a deadline without limit": ({"run": lambda f: f["scenario"]["workload"].update(request_deadline_s=1e6)}, "described", "less than or equal to 86400"),
+    "a scenario of no schema": ({"run": lambda f: f["scenario"].update(schema=True)}, "described", "run.json: scenario.schema: Value error, input should be 1"),
+    "two tiers in one folder": ({"run": lambda f: f["site"]["tiers"]["fx100"].update(path="./local-nvme")}, "described", "tiers.fx100.path: './local-nvme' is the path of 'local-nvme', too"),
+    "a site of another shape": ({"run": lambda f: f.update(site={**f["site"], "engine": None})}, "described", "run.json: site.engine"),
+    "a seed of text": ({"run": lambda f: f.update(seed="1")}, "described", "seed: '1' is no whole number"),
     "interrupted": ({"incidents": [{"whose": "harness", "kind": "interrupted", "message": "signal"}]}, "incident:interrupted", "signal"),
 }  # fmt: skip
 

@@ -1,28 +1,34 @@
-"""The streaming client: sends one request and records timestamps and tokens; derives nothing.
+"""The streaming client: sends requests and records timestamps and tokens; derives nothing.
 
-Requests go through the official client with its retries off, one connection each. A request's send time is taken
-when its last byte has gone to the socket, so connecting is no part of TTFT; a read is stamped as it returns and
-decoded after the stream has ended. The clock is the user's (CLOCK_MONOTONIC at the read).
+A request's send time is taken when its last byte has gone to the socket, so connecting is no part of TTFT. A read
+carries the kernel's receive time (TLS: the user's, and the record says so) and is decoded after its stream has ended,
+a few events at a time, so that decoding one answer does not keep another waiting. Why not the official client:
+docs/bench.md.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
+import collections
+import contextlib
 import gc
-import time
-from collections.abc import Awaitable, Callable, Sequence
+import json
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
-import httpx2
-import openai
-
-from workloads import arrival, sse
-from workloads.prompts import PromptSpec
+from workloads import arrival, http1, sse
+from workloads.exchange import Address, Exchange, connect, exchange, fault
+from workloads.prompts import Prompt
 
 Json = dict[str, Any]
-_SENT_NS: contextvars.ContextVar[list[int]] = contextvars.ContextVar("sent_ns")
+Sink = Callable[[Json], None]
+
+EVENTS_A_STEP = 16  # a third of a millisecond of decoding
+EXCHANGES_A_COLLECTION = 5000
+AHEAD = 16  # requests made ready before their turn
 
 
 @dataclass(frozen=True)
@@ -30,112 +36,275 @@ class Order:
     """One request to be sent, and the facts of the plan that its record repeats."""
 
     id: str
-    prompt: PromptSpec
+    prompt: Prompt
     output_tokens: int
     facts: Json
 
 
+@dataclass(frozen=True)
+class Endpoint:
+    """An OpenAI-compatible server, the model that it is asked for, and which of the two APIs is used."""
+
+    base_url: str  # scheme://host:port, without /v1
+    model_name: str
+    chat: bool = False
+    api_key: str | None = None
+
+    @property
+    def url(self) -> SplitResult:
+        """Return the base URL taken apart."""
+        return urlsplit(self.base_url)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An order as the bytes that will be sent."""
+
+    order: Order
+    request: bytes
+
+
+def prepare(endpoint: Endpoint, order: Order) -> Prepared:
+    """Return the order's request. Completions carry the prompt as token ids, so that its length is exact."""
+    asked: Json = {
+        "model": endpoint.model_name,
+        "max_tokens": order.output_tokens,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "ignore_eos": True,
+    }
+    if endpoint.chat:
+        # A chat template adds tokens of its own, so the prompt's length is known from usage alone.
+        words = " ".join(f"w{i}" for i in order.prompt.token_ids())
+        asked["messages"] = [{"role": "user", "content": words}]
+        # Chat answers name no token ids, so the server must say how many tokens a chunk carries.
+        asked["stream_options"]["continuous_usage_stats"] = True
+    else:
+        asked |= {"prompt": order.prompt.token_ids(), "logprobs": 1, "return_tokens_as_token_ids": True}
+    headers = {"X-Request-Id": order.id}
+    if endpoint.api_key:
+        headers["Authorization"] = f"Bearer {endpoint.api_key}"
+    path = "/v1/chat/completions" if endpoint.chat else "/v1/completions"
+    body = json.dumps(asked, separators=(",", ":")).encode()
+    return Prepared(order, http1.post(endpoint.url, path, body, headers))
+
+
 def run_wave(base_url: str, model_name: str, orders: Sequence[Order], deadline_s: float) -> list[Json]:
-    """Send all orders at once and return a record each (docs/evidence.md), failed ones included.
+    """Send all orders at once and return a record each (docs/evidence.md) in their order, failed ones included.
 
     Never raises for what a server does: that is in the records.
     """
-    # Prompts are made before the clock runs, and no collection of garbage falls into the measurement.
-    prepared = [(order, order.prompt.token_ids()) for order in orders]
+    return run_waves(base_url, model_name, [orders], deadline_s)
+
+
+def run_waves(base_url: str, model_name: str, waves: Sequence[Sequence[Order]], deadline_s: float) -> list[Json]:
+    """Send waves one after the other; return the records of all. Ids must differ over all waves."""
+    endpoint = Endpoint(base_url, model_name)
+    # Prompts are made before the clock runs.
+    prepared = [[prepare(endpoint, order) for order in orders] for orders in waves]
+    records: dict[str, Json] = {}
+
+    async def drive(client: Client) -> None:
+        for wave in prepared:
+            await client.connect_ahead(len(wave))
+            await arrival.wave(client.send, wave)
+            await client.settled()
+
+    drive_load(endpoint, deadline_s, lambda record: records.__setitem__(record["id"], record), drive)
+    return [records[order.id] for orders in waves for order in orders]
+
+
+def drive_load(endpoint: Endpoint, deadline_s: float, sink: Sink, drive: Callable[[Client], Any]) -> None:
+    """Run the coroutine that `drive` makes from a client; `sink` has got every record when this returns."""
+
+    async def whole() -> None:
+        client = Client(endpoint, deadline_s, sink)
+        try:
+            await drive(client)
+            await client.settled()
+        finally:
+            client.close()
+
+    # No collection of garbage falls into the measurement by itself; the client asks for it now and then.
     gc.collect()
+    gc.freeze()
     gc.disable()
     try:
-        return asyncio.run(_run_wave(base_url, model_name, prepared, deadline_s))
+        asyncio.run(whole())
     finally:
         gc.enable()
+        gc.unfreeze()
 
 
-async def _run_wave(
-    base_url: str, model_name: str, prepared: Sequence[tuple[Order, list[int]]], deadline_s: float
-) -> list[Json]:
-    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
-    http = httpx2.AsyncClient(limits=limits, trust_env=False, event_hooks={"request": [_watch_sending]})
-    client = openai.AsyncOpenAI(
-        base_url=f"{base_url}/v1", api_key="none", max_retries=0, timeout=deadline_s, http_client=http
-    )
+class Client:
+    """Sends prepared requests and gives their records to `sink`, in the order in which they were decoded."""
 
-    async def send(order: tuple[Order, list[int]], t_intended_ns: int) -> Json:
-        return await _send(client, model_name, order[0], order[1], t_intended_ns, deadline_s)
+    def __init__(self, endpoint: Endpoint, deadline_s: float, sink: Sink) -> None:
+        self._endpoint = endpoint
+        self._deadline_s = deadline_s
+        self._sink = sink
+        self._address: Address | None = None
+        self._connected: collections.deque[socket.socket] = collections.deque()
+        self._waiting: collections.deque[asyncio.Future[None]] = collections.deque()
+        self._undecoded: collections.deque[Iterator[Json | None]] = collections.deque()
+        self._pumping = False
+        self._settled = asyncio.Event()
+        self._settled.set()
+        self._exchanges = 0
 
-    async with client:
-        return await arrival.wave(send, prepared)
+    async def connect_ahead(self, count: int) -> None:
+        """Open connections for the next `count` requests. What fails now will fail, and be told, when it is sent."""
+        for _ in range(count):
+            with contextlib.suppress(OSError):
+                self._connected.append(await self._connect())
+
+    async def send(self, prepared: Prepared, t_intended_ns: int) -> None:
+        """Send one request; return when its answer has ended. Its record follows once it is decoded."""
+        try:
+            sock = self._connected.popleft() if self._connected else await self._connect()
+        except TimeoutError:
+            found = Exchange([], "kernel", error=f"no connection within the deadline of {self._deadline_s:g} s")
+        except OSError as error:
+            found = Exchange([], "kernel", error=fault(error))
+        else:
+            await self._turn()
+            found = await exchange(sock, prepared.request, self._deadline_s)
+        self._undecoded.append(_decode(prepared.order, t_intended_ns, found))
+        self._settled.clear()
+        self._start_pump()
+
+    async def settled(self) -> None:
+        """Return when every answer has been decoded and its record given away."""
+        await self._settled.wait()
+
+    def close(self) -> None:
+        """Close the connections that were not used."""
+        while self._connected:
+            self._connected.popleft().close()
+
+    async def _connect(self) -> socket.socket:
+        if self._address is None:
+            self._address = Address.of(self._endpoint.url)
+        await self._turn()
+        async with asyncio.timeout(self._deadline_s):
+            return await connect(self._address)
+
+    async def _turn(self) -> None:
+        """Wait for the next round of the loop that has nothing else to start.
+
+        Hundreds of users that are free at the same moment would otherwise keep all sockets waiting meanwhile, and
+        what is read too late may be stamped with the next token's time.
+        """
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        self._start_pump()
+        await turn
+
+    def _start_pump(self) -> None:
+        if not self._pumping:
+            self._pumping = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Do one small piece of work, then let the sockets have their turn. Starting goes before decoding."""
+        if self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+        elif self._undecoded:
+            record = next(self._undecoded[0])
+            if record is not None:
+                self._undecoded.popleft()
+                self._sink(record)
+                self._exchanges += 1
+        if self._exchanges >= EXCHANGES_A_COLLECTION:
+            self._exchanges = 0
+            gc.collect()
+        if not self._undecoded:
+            self._settled.set()
+        self._pumping = bool(self._undecoded or self._waiting)
+        if self._pumping:
+            asyncio.get_running_loop().call_soon(self._pump)
 
 
-async def _send(
-    client: openai.AsyncOpenAI,
-    model_name: str,
-    order: Order,
-    token_ids: list[int],
-    t_intended_ns: int,
-    deadline_s: float,
-) -> Json:
-    sent_ns: list[int] = []
-    _SENT_NS.set(sent_ns)
-    reads: list[sse.Read] = []
-    error: str | None = None
+def ahead(endpoint: Endpoint, orders: Iterable[Order]) -> Iterator[Prepared]:
+    """Yield the orders prepared, some before their turn, so that making a long prompt does not delay its sending."""
+    source = iter(orders)
+    ready: collections.deque[Prepared] = collections.deque()
+    filling = False
+
+    def fill() -> None:
+        nonlocal filling
+        filling = False
+        order = next(source, None)
+        if order is not None:
+            ready.append(prepare(endpoint, order))
+            refill()
+
+    def refill() -> None:
+        nonlocal filling
+        if not filling and len(ready) < AHEAD:
+            filling = True
+            asyncio.get_running_loop().call_soon(fill)
+
+    while True:
+        if not ready:
+            order = next(source, None)
+            if order is None:
+                return
+            ready.append(prepare(endpoint, order))
+        yield ready.popleft()
+        refill()
+
+
+def _decode(order: Order, t_intended_ns: int, found: Exchange) -> Iterator[Json | None]:
+    """Yield None after every few events, and at last the record."""
+    taking = sse.Outcome()
+    error = found.error
+    head = found.head
+    body = http1.Body(head) if head is not None else None
     try:
-        async with (
-            asyncio.timeout(deadline_s),
-            client.completions.with_streaming_response.create(
-                model=model_name,
-                prompt="",
-                max_tokens=order.output_tokens,
-                temperature=0,
-                stream=True,
-                stream_options={"include_usage": True},
-                logprobs=1,
-                # The client walks through every element of a typed argument, 0.1 s for 4096 ids; the extra body
-                # it takes as it is.
-                extra_body={"prompt": token_ids, "ignore_eos": True, "return_tokens_as_token_ids": True},
-                extra_headers={"Accept-Encoding": "identity"},
-            ) as response,
-        ):
-            async for data in response.iter_bytes():
-                reads.append(sse.Read(time.monotonic_ns(), data))
-    except TimeoutError:
-        error = f"no end within the deadline of {deadline_s:g} s"
-    except openai.APIStatusError as fault:
-        error = f"HTTP {fault.status_code}: {' '.join(str(fault.message).split())[:300]}"
-    except (openai.OpenAIError, httpx2.HTTPError, OSError) as fault:
-        error = f"{type(fault).__name__}: {' '.join(str(fault).split())[:300]}"
-    outcome = sse.outcome(sse.events(reads))
+        if head is None or body is None:
+            error = error or "the connection was closed without an answer"
+        elif head.status != 200:
+            text = b"".join(read.data for read in http1.pieces(head, body, found.reads))
+            error = f"HTTP {head.status}: {_message(text)}"
+        else:
+            for number, event in enumerate(sse.events(http1.pieces(head, body, found.reads)), start=1):
+                taking.take(event)
+                if number % EVENTS_A_STEP == 0:
+                    yield None
+            if body.complete:
+                error = None  # what came after the whole answer is nothing to it
+    except http1.ProtocolError as broken:
+        error = str(broken)
+    outcome = taking.result()
     if error is not None:
-        outcome = {**outcome, "status": "failed", "error": error}
-    return {
+        outcome |= {"status": "failed", "error": sse.one_line(error)}
+    for stamp in ("t_first_ns", "t_last_ns"):
+        if outcome[stamp] is not None:
+            outcome[stamp] -= found.clock_offset_ns
+    found.reads.clear()
+    yield {
         "id": order.id,
         **order.facts,
-        "prompt_set": order.prompt.prompt_set,
-        "prompt_index": order.prompt.prompt_index,
         "prompt_seed": order.prompt.prompt_seed(),
         "prompt_tokens_expected": order.prompt.tokens,
         "output_tokens_expected": order.output_tokens,
         "t_intended_ns": t_intended_ns,
-        "t_sent_ns": sent_ns[-1] if sent_ns else None,
-        "clock": "user",
-        "clock_offset_ns": clock_offset_ns(),
+        "t_sent_ns": found.t_sent_ns,
+        "clock": found.clock,
+        "clock_offset_ns": found.clock_offset_ns,
         **outcome,
     }
 
 
-def clock_offset_ns() -> int:
-    """Return CLOCK_REALTIME minus CLOCK_MONOTONIC, ns: constant unless somebody steps the clock."""
-    before_ns = time.monotonic_ns()
-    realtime_ns = time.time_ns()
-    return realtime_ns - (before_ns + time.monotonic_ns()) // 2
-
-
-async def _watch_sending(request: httpx2.Request) -> None:
-    """Have the transport tell when the request's last byte went to the socket."""
-    sent_ns = _SENT_NS.get()
-
-    async def trace(name: str, _info: object) -> None:
-        if name.endswith(".send_request_body.complete"):
-            sent_ns.append(time.monotonic_ns())
-
-    watch: Callable[[str, object], Awaitable[None]] = trace
-    request.extensions["trace"] = watch
+def _message(body: bytes) -> str:
+    text = body.decode("utf-8", "replace")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    error = value.get("error", value) if isinstance(value, dict) else value
+    return str(error.get("message", error)) if isinstance(error, dict) else str(error)

@@ -23,6 +23,7 @@ ENGINE_FAMILIES = (
     "vllm:external_prefix_cache_",
     "vllm:request_success",
     "vllm:e2e_request_latency_seconds",
+    "vllm:time_to_first_token_seconds",
 )
 LMCACHE_FAMILIES = (
     "process_start_time_seconds",
@@ -33,9 +34,12 @@ LMCACHE_FAMILIES = (
 )
 # Histogram buckets are not read, and are most of the text.
 _LEFT_OUT = ("_bucket", "_created")
+SYS = Path("/sys")
+SECTOR_BYTES = 512  # the unit of /sys/block/<device>/stat, whatever the device's own sectors are
+PORT_WORD_BYTES = 4  # the unit of port_rcv_data
 
 
-def snapshot(live: LiveArm, wave: int, measured: bool, when: str) -> Json:
+def snapshot(live: LiveArm, wave: int, measured: bool, when: str, sys: Path = SYS) -> Json:
     """Return one line of counters.jsonl (docs/evidence.md). What cannot be read is null, never 0."""
     t_ns, realtime_ns = time.monotonic_ns(), time.time_ns()
     files = tiers.chunk_files(live.tier_folder) if live.tier_folder is not None else None
@@ -56,6 +60,8 @@ def snapshot(live: LiveArm, wave: int, measured: bool, when: str) -> Json:
         "tier_read_bytes": _read_bytes(cache_pid) if cache_pid is not None else None,
         "tier_files": len(files) if files is not None else None,
         "tier_bytes": sum(files.values()) if files is not None else None,
+        "device_read_bytes": {n: device_read_bytes(n, sys) for n in live.tier.block_devices} if live.tier else {},
+        "port_receive_bytes": {n: port_receive_bytes(n, sys) for n in live.tier.rdma_ports} if live.tier else {},
     }
 
 
@@ -88,6 +94,26 @@ def families_of(text: str, prefixes: tuple[str, ...]) -> str:
         if name.startswith(prefixes) and not sample.endswith(_LEFT_OUT):
             kept.append(line)
     return "\n".join(kept) + "\n"
+
+
+def device_read_bytes(device: str, sys: Path = SYS) -> int | None:
+    """Return what has been read from a block device since boot, in bytes; None where /sys does not tell."""
+    fields = (_text(sys / "block" / device / "stat") or "").split()
+    return int(fields[2]) * SECTOR_BYTES if len(fields) > 2 and fields[2].isdecimal() else None
+
+
+def port_receive_bytes(port: str, sys: Path = SYS) -> int | None:
+    """Return what an RDMA port ("<device>/<number>") has received, headers included, in bytes; None where not told."""
+    device, _, number = port.partition("/")
+    text = (_text(sys / "class/infiniband" / device / "ports" / number / "counters/port_rcv_data") or "").strip()
+    return int(text) * PORT_WORD_BYTES if text.isdecimal() else None
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return file.read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return None
 
 
 def _scrape(url: str, prefixes: tuple[str, ...]) -> str | None:

@@ -208,7 +208,7 @@ class Run:
         """Open a run. Raises EvidenceError: not a run, or of a newer schema."""
         self.path = path
         self.facts = read_json(path / "run.json")
-        if self.facts.get("schema") != SCHEMA:
+        if type(self.facts.get("schema")) is not int or self.facts["schema"] != SCHEMA:
             raise EvidenceError(
                 f"{path / 'run.json'}: schema {self.facts.get('schema')!r}, this version reads {SCHEMA}: "
                 "use the suite version that recorded it"

@@ -42,8 +42,11 @@ def populate(
                 id=f"{live.name}-populate-s{number}-{prompt.prompt_index}",
                 prompt=prompt,
                 output_tokens=1,
-                facts={"arm": live.name, "step": None, "block": None, "trial": None, "wave": None, "measured": False},
-            )
+                facts={
+                    "arm": live.name, "step": None, "block": None, "trial": None, "wave": None, "measured": False,
+                    "prompt_set": prompt.prompt_set, "prompt_index": prompt.prompt_index,
+                },
+            )  # fmt: skip
             records += client.run_wave(live.base_url, live.model_name, [order], deadline_s)
         pending = trial.wait_stored(live)
         after = tiers.chunk_files(live.tier_folder)

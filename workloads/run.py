@@ -16,7 +16,7 @@ from scenarios import tiers
 from scenarios.fleet import Fleet
 from scenarios.model import CANDIDATE, Scenario
 from scenarios.process import StartFailed
-from workloads import populate, probes
+from workloads import calibrate, populate, probes
 from workloads.blocks import BlockPlan, plan_blocks
 from workloads.evidence import RunDir
 from workloads.progress import Progress
@@ -58,6 +58,7 @@ def measure(run: RunDir, fleet: Fleet, settings: Settings, check: Check, decide:
     probes.record_host(run, "before")
     sets = _prompt_sets(settings)
     try:
+        _calibrate(run, settings, sets, progress)
         _populate(run, fleet, settings, sets, progress)
         _blocks(run, fleet, settings, sets, check, decide, progress)
     finally:
@@ -70,6 +71,15 @@ def _prompt_sets(settings: Settings) -> list[list[PromptSpec]]:
         prompt_set(settings.seed, number, prompts, load.prompt_tokens, settings.vocabulary_tokens)
         for number in range(load.prompt_sets)
     ]
+
+
+def _calibrate(run: RunDir, settings: Settings, sets: Sequence[Sequence[PromptSpec]], progress: Progress) -> None:
+    progress.phase("calibrate the client", done=0, of=1)
+    try:
+        calibrate.calibrate(run, settings.scenario.steps, sets[0])
+    except calibrate.CalibrationFailed as error:
+        run.incident(whose="harness", kind="calibration-failed", message=str(error))
+        raise AbortedError(str(error)) from None
 
 
 def _populate(

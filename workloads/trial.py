@@ -92,6 +92,8 @@ def _run_wave(run: RunDir, live: LiveArm, plan: TrialPlan, wave: int, measured: 
                 "trial": plan.name,
                 "wave": wave,
                 "measured": measured,
+                "prompt_set": prompt.prompt_set,
+                "prompt_index": prompt.prompt_index,
             },
         )
         for prompt in plan.prompts

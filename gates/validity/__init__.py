@@ -5,7 +5,9 @@ FAIL, any other makes the trial (or, found in the run as a whole, the run) INVAL
 """
 
 from gates.validity.breach import Breach
+from gates.validity.kept import unfinished
+from gates.validity.outputs import check_outputs
 from gates.validity.trial import check_trial
 from gates.validity.whole import check_run
 
-__all__ = ["Breach", "check_run", "check_trial"]
+__all__ = ["Breach", "check_outputs", "check_run", "check_trial", "unfinished"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gates.metrics import e2e_s
+from gates.metrics import e2e_s, ttft_s
 from gates.nodata import NoData
 from gates.readers.prometheus import delta
 from gates.validity.breach import HOST, Tell
@@ -13,14 +13,17 @@ AGREEMENT = 0.05  # tier bytes and books agree within this share
 # per request, which for short requests is more than 5 % and says nothing about whose requests they are.
 BOOK_FLOOR_S_PER_REQUEST = 0.02
 SOURCE = "vllm:prompt_tokens_by_source_total"
+E2E, TTFT = "vllm:e2e_request_latency_seconds", "vllm:time_to_first_token_seconds"
 
 
 def check_books(wave: Wave, tell: Tell) -> None:
-    """Compare the client's books with the engine's: requests and tokens exactly, time within 5 %."""
+    """Compare the client's books with the engine's: requests and tokens exactly, both times within 5 %."""
     before, after = wave.engine()
-    client_s = sum(float(s) for r in wave.requests if not isinstance(s := e2e_s(r), NoData))
+    e2e_sum_s = sum(float(s) for r in wave.requests if not isinstance(s := e2e_s(r), NoData))
+    ttft_sum_s = sum(ttft_s(r) for r in wave.requests)
     for what, counter, client in (
-        ("requests", "vllm:e2e_request_latency_seconds_count", len(wave.requests)),
+        ("requests", f"{E2E}_count", len(wave.requests)),
+        ("first tokens", f"{TTFT}_count", len(wave.requests)),
         ("prompt tokens", "vllm:prompt_tokens_total", sum(r["usage"]["prompt_tokens"] for r in wave.requests)),
         ("output tokens", "vllm:generation_tokens_total", sum(r["usage"]["completion_tokens"] for r in wave.requests)),
     ):
@@ -29,18 +32,24 @@ def check_books(wave: Wave, tell: Tell) -> None:
             tell("books", HOST, f"wave {wave.number}: {engine.reason}")
         elif engine != client:
             tell("books", HOST, f"wave {wave.number}: the engine booked {engine:g} {what}, the client {client:g}")
-    engine_s = delta(before, after, "vllm:e2e_request_latency_seconds_sum")
-    if isinstance(engine_s, NoData):
-        tell("books", HOST, f"wave {wave.number}: {engine_s.reason}")
-    elif not abs(engine_s - client_s) <= max(AGREEMENT * client_s, BOOK_FLOOR_S_PER_REQUEST * len(wave.requests)):
-        told = f"the engine booked {engine_s:.3f} s of requests, the client {client_s:.3f} s"
-        tell("books", HOST, f"wave {wave.number}: {told}")
+    for what, total, client_s in (
+        ("of requests", f"{E2E}_sum", e2e_sum_s),
+        ("to first tokens", f"{TTFT}_sum", ttft_sum_s),
+    ):
+        engine_s = delta(before, after, total)
+        if isinstance(engine_s, NoData):
+            tell("books", HOST, f"wave {wave.number}: {engine_s.reason}")
+        elif not abs(engine_s - client_s) <= max(AGREEMENT * client_s, BOOK_FLOOR_S_PER_REQUEST * len(wave.requests)):
+            told = f"the engine booked {engine_s:.3f} s {what}, the client {client_s:.3f} s"
+            tell("books", HOST, f"wave {wave.number}: {told}")
 
 
-def check_cold(wave: Wave, expected: Expected, tell: Tell) -> None:
+def check_cold(wave: Wave, expected: Expected, tell: Tell) -> float | None:
     """Expect no token from the device cache or DRAM, and every stored one from the tier's storage (recompute: none).
 
-    A counter that is absent after the wave is no data, never 0: LMCache shows its L1 hits, as 0, with the first lookup.
+    Return the bytes that had to be read for the tokens that the engine was given; None without a tier, and where that
+    cannot be known, which has been told. A counter that is absent after the wave is no data, never 0: LMCache shows
+    its L1 hits, as 0, with the first lookup.
     """
     before, after = wave.engine()
     _equals(wave, "device cache", delta(before, after, SOURCE, {"source": "local_cache_hit"}), 0, tell)
@@ -52,15 +61,21 @@ def check_cold(wave: Wave, expected: Expected, tell: Tell) -> None:
     else:
         _equals(wave, "external tier", external, wanted, tell)
     if not expected.has_tier:
-        return
+        return None
     before, after = wave.lmcache()
     _equals(wave, "DRAM (L1)", delta(before, after, "lmcache_mp_lookup_hit_l1_tokens_total"), 0, tell)
     if wave.before["lmcache_pending"] != 0:
         tell("cold", HOST, f"wave {wave.number}: stores still pending before it ({wave.before['lmcache_pending']})")
-    if not lost:  # what lost chunks leave to be read has no expected size
-        hits = delta(before, after, "lmcache_mp_lookup_hit_l2_tokens_total")
-        _equals(wave, "tier (L2)", hits, len(wave.requests) * expected.chunk_aligned_tokens, tell)
-        _tier_bytes(wave, external, expected, tell)
+    if lost:
+        return None  # what lost chunks leave to be read has no expected size
+    hits = delta(before, after, "lmcache_mp_lookup_hit_l2_tokens_total")
+    _equals(wave, "tier (L2)", hits, len(wave.requests) * expected.chunk_aligned_tokens, tell)
+    if isinstance(external, NoData):
+        return None
+    chunks = -(-external // expected.chunk_tokens)
+    bytes_wanted = chunks * expected.chunk_tokens * expected.kv_bytes_per_token
+    _tier_bytes(wave, external, bytes_wanted, tell)
+    return bytes_wanted
 
 
 def _lost(wave: Wave, external: float | NoData, wanted: int, expected: Expected) -> str | None:
@@ -85,16 +100,11 @@ def _equals(wave: Wave, where: str, found: float | NoData, wanted: float, tell: 
         tell("cold", HOST, f"wave {wave.number}: {found:g} tokens from {where}, {wanted:g} expected")
 
 
-def _tier_bytes(wave: Wave, external: float | NoData, expected: Expected, tell: Tell) -> None:
+def _tier_bytes(wave: Wave, external: float, wanted: float, tell: Tell) -> None:
     """Compare what the tier's server read from storage with what the engine was given: no page cache in between."""
-    if isinstance(external, NoData):
-        return  # already told
     begin, end = wave.before["tier_read_bytes"], wave.after["tier_read_bytes"]
     if begin is None or end is None:
         tell("tier-bytes", HOST, f"wave {wave.number}: no data on the bytes that the tier's server read")
-        return
-    chunks = -(-external // expected.chunk_tokens)
-    wanted = chunks * expected.chunk_tokens * expected.kv_bytes_per_token
-    if not abs((end - begin) - wanted) <= AGREEMENT * wanted:
+    elif not abs((end - begin) - wanted) <= AGREEMENT * wanted:
         told = f"{end - begin} bytes read from storage, {wanted:.0f} expected for {external:g} tokens"
         tell("tier-bytes", HOST, f"wave {wave.number}: {told}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from gates.readers.prometheus import Exposition, ReadError
@@ -29,7 +30,10 @@ class Expected:
     chunk_tokens: int
     kv_bytes_per_token: int
     lag_budget_s: float
+    shared_read_budget: float
     has_tier: bool
+    block_devices: tuple[str, ...]
+    rdma_ports: tuple[str, ...]
     populated_files: int | None
 
     @property
@@ -66,6 +70,7 @@ def expected_of(run: Run, trial: Trial) -> Expected:
     scenario, site, facts = run.facts["scenario"], run.facts["site"], trial.facts
     load, arm = scenario["workload"], str(facts["arm"])
     populated = [len(line["files"]) for line in run.populated(arm)]
+    tiers = [site["tiers"][name] for name in scenario["arms"][arm]["tiers"]]
     return Expected(
         arm=arm,
         step=int(facts["step"]),
@@ -79,7 +84,10 @@ def expected_of(run: Run, trial: Trial) -> Expected:
         chunk_tokens=int(site["lmcache"]["chunk_tokens"]),
         kv_bytes_per_token=int(site["models"][scenario["model"]]["kv_bytes_per_token"]),
         lag_budget_s=float(load["client_lag_budget_s"]),
-        has_tier=bool(scenario["arms"][arm]["tiers"]),
+        shared_read_budget=float(load["first_shared_read_budget"]),
+        has_tier=bool(tiers),
+        block_devices=tuple(name for tier in tiers for name in tier["block_devices"]),
+        rdma_ports=tuple(name for tier in tiers for name in tier["rdma_ports"]),
         populated_files=sum(populated) if populated else None,
     )
 
@@ -111,4 +119,10 @@ def _exposition(snapshot: Json, key: str) -> Exposition:
     text = snapshot[key]
     if not isinstance(text, str):
         raise ReadError(f"{key} {snapshot['when']} wave {snapshot['wave']} could not be scraped")
+    return _parsed(text)
+
+
+@lru_cache(maxsize=8)
+def _parsed(text: str) -> Exposition:
+    """Parsing takes most of the time of judging, and one scrape is read by several checks."""
     return Exposition(text)

@@ -7,6 +7,7 @@ from typing import Any
 from gates.metrics import NS
 from gates.validity.breach import HARNESS, HOST, Tell
 from gates.validity.expected import Expected, Wave
+from gates.validity.tokens import check_status, check_tokens
 from workloads.prompts import PromptSpec
 
 Json = dict[str, Any]
@@ -27,8 +28,16 @@ def check_requests(wave: Wave, expected: Expected, tell: Tell) -> bool:
         tell("errors", expected.arm, f"wave {wave.number}: {told}")
     for r in wave.requests:
         _belongs(r, wave, expected, tell)
-    whole = [_lengths(r, expected, tell) & _times(r, wave, expected, tell) for r in wave.requests if r not in failed]
+        check_status(r, tell)
+    whole = [_is_whole(r, wave, expected, tell) for r in wave.requests if r["status"] == "ok"]
     return not failed and all(whole)
+
+
+def _is_whole(r: Json, wave: Wave, expected: Expected, tell: Tell) -> bool:
+    whole = _lengths(r, expected, tell) & _times(r, wave, expected, tell)
+    if whole:
+        check_tokens(r, tell)
+    return whole
 
 
 def check_clock(requests: list[Json], snapshots: list[Json], tell: Tell) -> None:

@@ -6,8 +6,12 @@ from typing import Any
 
 from gates.validity.books import check_books, check_cold
 from gates.validity.breach import HARNESS, HOST, MISSHAPEN, Breach, Tell, blame, misshapen
+from gates.validity.clocks import check_one_clock, check_shared_reads
+from gates.validity.devices import check_devices
 from gates.validity.expected import Expected, expected_of, sort_into_waves
+from gates.validity.records import name_of
 from gates.validity.requests import check_clock, check_requests
+from gates.validity.timeline import check_waves
 from workloads.evidence import Run, Trial
 
 Json = dict[str, Any]
@@ -15,7 +19,7 @@ Json = dict[str, Any]
 
 def check_trial(run: Run, trial: Trial) -> list[Breach]:
     """Return every breach of one trial; an empty list means that it can be trusted. Raises nothing for bad evidence."""
-    name = "/".join(trial.path.parts[-3:])
+    name = name_of(trial)
     found: list[Breach] = []
 
     def tell(check: str, whose: str, reason: str) -> None:
@@ -35,19 +39,25 @@ def _check(run: Run, trial: Trial, name: str, tell: Tell) -> None:
         return
     if name != f"{expected.arm}/c{expected.step}/b{expected.block:02d}":
         tell("requests", HARNESS, f"its trial.json is of {expected.arm}, {expected.step}, block {expected.block}")
-    waves = (trial.facts["waves_discarded"], trial.facts["waves_measured"])
+    told = (trial.facts["waves_discarded"], trial.facts["waves_measured"])
     ordered = (expected.waves_discarded, expected.waves_measured)
-    if waves != ordered:
-        tell("complete", HARNESS, f"{waves[0]}+{waves[1]} waves, {ordered[0]}+{ordered[1]} ordered")
+    if told != ordered:
+        tell("complete", HARNESS, f"{told[0]}+{told[1]} waves, {ordered[0]}+{ordered[1]} ordered")
         return
     requests, snapshots = list(trial.requests()), list(trial.counters())
     _identity(run, trial, snapshots, expected, tell)
     check_clock(requests, snapshots, tell)
-    for wave in sort_into_waves(expected, requests, snapshots, tell):
+    check_one_clock(requests, tell)
+    check_shared_reads(requests, expected.shared_read_budget, tell)
+    waves = sort_into_waves(expected, requests, snapshots, tell)
+    check_waves(waves, tell)
+    for wave in waves:
         # The books of a wave with failures cannot close; the failures have been told.
         if check_requests(wave, expected, tell):
             check_books(wave, tell)
-            check_cold(wave, expected, tell)
+            bytes_wanted = check_cold(wave, expected, tell)
+            if bytes_wanted is not None:
+                check_devices(wave, expected, bytes_wanted, tell)
 
 
 def _broken_off_by(run: Run, expected: Expected) -> str:

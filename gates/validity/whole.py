@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 from gates.validity.arms import check_arms_equal
 from gates.validity.breach import HARNESS, HOST, MISSHAPEN, Breach, Tell, blame, misshapen
+from gates.validity.calibration import check_calibration
+from gates.validity.clocks import check_same_clock
+from gates.validity.kept import check_described, check_kept
+from gates.validity.records import Sketch, name_of, sketches
+from gates.validity.timeline import check_request_ids, check_timeline
 from scenarios.model import CANDIDATE
-from workloads.evidence import EvidenceError, Run, Trial
+from workloads.evidence import Run
 
 Json = dict[str, Any]
 
@@ -20,12 +25,24 @@ def check_run(run: Run) -> list[Breach]:
     def tell(check: str, whose: str, reason: str) -> None:
         found.append(Breach(check, whose, reason, "run"))
 
-    for check in (_incidents, _populated, check_arms_equal, _in_blocks, _same_prompts):
+    for check in (
+        _incidents, check_described, check_kept, check_calibration, _populated, check_arms_equal, _in_blocks,
+        _trials_together,
+    ):  # fmt: skip
         try:
             check(run, tell)
         except MISSHAPEN as error:
             tell("readable", HARNESS, misshapen(error))
     return found
+
+
+def _trials_together(run: Run, tell: Tell) -> None:
+    """What the trials must show beside each other."""
+    trials = sketches(run)
+    _same_prompts(trials, tell)
+    check_same_clock(trials, tell)
+    check_timeline(run, trials, tell)
+    check_request_ids(run, trials, tell)
 
 
 def _incidents(run: Run, tell: Tell) -> None:
@@ -71,29 +88,19 @@ def _in_blocks(run: Run, tell: Tell) -> None:
         tell("blocks", HARNESS, f"the blocks recorded are {sorted(order)}: one was left out")
     steps = {f"c{step}" for step in run.facts["scenario"]["steps"]}
     for trial in run.trials():
-        name = "/".join(trial.path.parts[-3:])
+        name = name_of(trial)
         if trial.path.parts[-3] not in order.get(int(trial.path.name[1:]), ()):
             tell("blocks", HARNESS, f"{name} was measured, but belongs to no recorded block")
         if trial.path.parts[-2] not in steps:
             tell("blocks", HARNESS, f"{name} was measured, but its step is not the scenario's")
 
 
-def _same_prompts(run: Run, tell: Tell) -> None:
+def _same_prompts(trials: Sequence[Sketch], tell: Tell) -> None:
     """Within a block every arm was sent the same prompts."""
     prompts: dict[tuple[int, int], set[frozenset[int]]] = {}
-    for trial in run.trials():
-        key = (int(trial.facts["block"]), int(trial.facts["step"]))
-        seeds = frozenset(int(r["prompt_seed"]) for r in _quietly(trial))
-        if seeds and trial.facts["completed"] is True:
-            prompts.setdefault(key, set()).add(seeds)
+    for trial in trials:
+        if trial.prompt_seeds and trial.completed:
+            prompts.setdefault((trial.block, trial.step), set()).add(trial.prompt_seeds)
     for (block, step), sets in prompts.items():
         if len(sets) > 1:
             tell("same-prompts", HARNESS, f"block {block}, concurrency {step}: the arms were sent different prompts")
-
-
-def _quietly(trial: Trial) -> Iterator[Json]:
-    """Yield what can be read; that the rest cannot is a breach of the trial itself."""
-    try:
-        yield from trial.requests()
-    except EvidenceError:
-        return

@@ -1,0 +1,72 @@
+"""How much memory the client needs for how many requests: measured at two counts, the growth carried on to millions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.peers import PeerFailed
+from workloads import calibrate
+
+COUNTS = (5_000, 25_000)
+USERS, OUTPUT_TOKENS, PROMPT_TOKENS = 64, 8, 64
+WANTED = 5_000_000
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Peak resident bytes of the client at each count of requests."""
+
+    peak_bytes: dict[int, int]
+
+    @property
+    def at_wanted_bytes(self) -> float:
+        """Return the peak at WANTED requests, by a straight line through the two that were measured."""
+        (few, few_bytes), (many, many_bytes) = sorted(self.peak_bytes.items())
+        return many_bytes + max(many_bytes - few_bytes, 0) / (many - few) * (WANTED - many)
+
+    def lines(self) -> list[str]:
+        """Return what was found in words."""
+        told = ", ".join(f"{size / 1e6:.1f} MB after {count:,} requests" for count, size in self.peak_bytes.items())
+        return [
+            f"Peak resident memory of `python -m workloads send` with {USERS} users: {told};",
+            f"carried on in a straight line: {self.at_wanted_bytes / 1e6:.0f} MB after {WANTED:,}.",
+            "Records are written as they come, prompts made as they are needed.",
+        ]
+
+
+def memory(work: Path) -> Memory:
+    """Send both loads and return the peaks. Raises PeerFailed, CalibrationFailed."""
+    return Memory({count: _peak_bytes(work, count) for count in COUNTS})
+
+
+def _peak_bytes(work: Path, requests: int) -> int:
+    folder = Path(tempfile.mkdtemp(prefix="memory-", dir=work))
+    try:
+        load = folder / "load.toml"
+        load.write_text(
+            f'schema = 1\ntitle = "many"\n[arrival.closed]\nusers = {USERS}\nrequests = {requests}\n'
+            f"[prompts.unshared]\nprompt_tokens = {PROMPT_TOKENS}\noutput_tokens = {OUTPUT_TOKENS}\n",
+            encoding="utf-8",
+        )
+        with calibrate.timing(folder, "server.jsonl", 0.01, 0.001, OUTPUT_TOKENS) as url:
+            argv = [sys.executable, "-m", "workloads", "send", str(load), str(folder / "out"), "--url", url]
+            child = subprocess.Popen([*argv, "--model", "timing"], cwd=ROOT, stdout=subprocess.DEVNULL)
+            try:
+                _, status, usage = os.wait4(child.pid, 0)
+                child.returncode = os.waitstatus_to_exitcode(status)
+            except BaseException:
+                child.kill()
+                child.wait()
+                raise
+        if child.returncode:
+            raise PeerFailed(f"sending {requests} requests ended with status {child.returncode}")
+        return usage.ru_maxrss * 1024
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,101 @@
+"""What a sent load showed, as a table: quantiles with their n. Nothing is judged."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from gates import metrics, stats
+from gates.nodata import NoData
+from workloads.evidence import EvidenceError, read_jsonl
+
+Json = dict[str, Any]
+SHARES = (0.5, 0.9, 0.99)
+
+
+class Figures:
+    """Collects values request by request, eight bytes each, so that millions of requests fit."""
+
+    def __init__(self) -> None:
+        names = ("TTFT", "TTFT from intended", "TPOT", "ITL", "E2E", "lag of sending")
+        self.samples_s = {name: array("d") for name in names}
+        self.requests = self.failed = self.shared = self.output_tokens = 0
+        self.no_itl: str | None = None
+        self.clocks: dict[str, int] = {}
+        self._first_ns: int | None = None
+        self._last_ns: int | None = None
+
+    def take(self, request: Json) -> None:
+        """Take one record. Raises LookupError and TypeError for one of another shape."""
+        self.requests += 1
+        self.clocks[request["clock"]] = self.clocks.get(request["clock"], 0) + 1
+        self.samples_s["TTFT"].append(metrics.ttft_s(request))
+        self.samples_s["TTFT from intended"].append(metrics.ttft_intended_s(request))
+        if request["t_sent_ns"] is not None:
+            self.samples_s["lag of sending"].append((request["t_sent_ns"] - request["t_intended_ns"]) * metrics.NS)
+            self._first_ns = min(request["t_sent_ns"], self._first_ns or request["t_sent_ns"])
+        if request["status"] != "ok":
+            self.failed += 1
+            return
+        self.shared += request["first_shared_read"]
+        self.output_tokens += request["usage"]["completion_tokens"]
+        self._last_ns = max(request["t_last_ns"], self._last_ns or request["t_last_ns"])
+        for name, value in (("TPOT", metrics.tpot_s(request)), ("E2E", metrics.e2e_s(request))):
+            if not isinstance(value, NoData):
+                self.samples_s[name].append(value)
+        gaps = metrics.itl_s(request)
+        if isinstance(gaps, NoData):
+            self.no_itl = self.no_itl or gaps.reason
+        else:
+            self.samples_s["ITL"].extend(gaps)
+
+    def lines(self) -> list[str]:
+        """Return the table. A quantile that rests on failed requests is shown as such, never as a number."""
+        lines = [f"{'':20}{'n':>9}" + "".join(f"{f'p{share * 100:g}':>12}" for share in SHARES) + "   ms"]
+        for name, values in self.samples_s.items():
+            if name == "ITL" and self.no_itl is not None:
+                lines.append(f"{name:20}{'no data: ' + self.no_itl}")
+                continue
+            cells = [f"{len(values):>9}"]
+            cells += [_cell(stats.quantile(values, share)) for share in SHARES] if values else [f"{'no data':>12}"]
+            lines.append(f"{name:20}" + "".join(cells))
+        window_s = ((self._last_ns or 0) - (self._first_ns or 0)) * metrics.NS
+        rate = (
+            f"{self.output_tokens / window_s:.1f} tokens/s over {window_s:.1f} s" if self.output_tokens else "no data"
+        )
+        clocks = ", ".join(f"{count} by the {clock}'s clock" for clock, count in sorted(self.clocks.items()))
+        return [
+            f"requests            {self.requests}, {self.failed} of them failed",
+            f"output throughput   {rate}",
+            f"time stamps         {clocks}; {self.shared} first tokens came in one read with later ones",
+            *lines,
+        ]
+
+
+def figures(path: Path) -> list[str]:
+    """Return the lines on the records in `path`, a requests.jsonl or a folder that holds one.
+
+    Raises EvidenceError: none there, or a record of another shape.
+    """
+    file = path / "requests.jsonl" if path.is_dir() else path
+    return of(read_jsonl(file), file).lines()
+
+
+def of(records: Iterable[Json], file: Path) -> Figures:
+    """Return the figures of these records. Raises EvidenceError naming `file` and the record's number."""
+    found = Figures()
+    for number, record in enumerate(records, start=1):
+        try:
+            found.take(record)
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+            raise EvidenceError(f"{file}:{number}: not a request's record ({type(error).__name__})") from None
+    if not found.requests:
+        raise EvidenceError(f"{file}: holds no request")
+    return found
+
+
+def _cell(value_s: float) -> str:
+    return f"{'failed':>12}" if math.isinf(value_s) else f"{value_s * 1e3:>12.2f}"
