@@ -10,19 +10,20 @@ SITE ?=
 SCENARIO ?=
 RUNS ?=
 RUN ?=
+NONCE ?=
 GATE ?= g3
 LANG_ ?= zh,en
 ARGS ?=
 
 # The rehearsal site brings its own engine; a lab site uses the engine that the lab has.
 LEVEL := $(if $(filter-out rehearsal,$(SITE)),core,core engine)
-OPTIONS = $(if $(SITE),--site '$(SITE)') $(if $(SCENARIO),--scenario '$(SCENARIO)') $(if $(RUNS),--runs '$(RUNS)') --langs '$(LANG_)'
+OPTIONS = $(if $(SITE),--site '$(SITE)') $(if $(SCENARIO),--scenario '$(SCENARIO)') $(if $(RUNS),--runs '$(RUNS)') $(if $(NONCE),--nonce '$(NONCE)') --langs '$(LANG_)'
 NEED_RUN = @[ -n "$(RUN)" ] || { echo "kvgate: name the run: make $@ RUN=runs/..." >&2; exit 4; }
 
-.PHONY: help core engine dev gate-g3 smoke doctor verify rejudge explain report test check test-engine test-engine-all
+.PHONY: help core engine dev bench gate-g3 smoke doctor verify rejudge explain report test check test-engine test-engine-all
 
 ##@ Gates
-gate-g3: ## main gate: TTFT and throughput against local NVMe and recompute (SITE=, SCENARIO=, RUNS=, ARGS=)
+gate-g3: ## main gate: TTFT and throughput against local NVMe and recompute (SITE=, SCENARIO=, NONCE=, RUNS=, ARGS=)
 	@$(PYTHON) install.py $(LEVEL)
 	@$(PY) -m pytest gates/test_g3.py $(OPTIONS) $(ARGS)
 
@@ -55,6 +56,11 @@ report: ## write the HTML reports of RUN= (LANG_=zh,en)
 	$(NEED_RUN)
 	@$(PYTHON) install.py core
 	@$(PY) -m reports '$(RUN)' --lang '$(LANG_)'
+
+##@ Loads against any OpenAI-compatible server: python -m workloads --help, docs/load.md
+bench: ## our client and its peers against a server that logs the truth; writes docs/bench.md (ARGS=, minutes)
+	@$(PYTHON) install.py core
+	@$(PY) -m bench --out docs/bench.md $(ARGS)
 
 ##@ The project itself
 test: ## the tests that need no engine

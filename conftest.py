@@ -22,9 +22,10 @@ from scenarios.model import Scenario, Site
 from workloads import gate_run
 from workloads.evidence import Run, write_whole
 from workloads.progress import Progress
+from workloads.prompts import seed_of_nonce
 
-OPTIONS = ("site", "scenario", "runs", "langs")
-DEFAULTS = {"site": "rehearsal", "scenario": "rehearsal", "runs": "runs", "langs": "zh,en"}
+OPTIONS = ("site", "scenario", "runs", "langs", "nonce")
+DEFAULTS = {"site": "rehearsal", "scenario": "rehearsal", "runs": "runs", "langs": "zh,en", "nonce": ""}
 LANGUAGES = ("zh", "en")
 # The site and the gates that have a suite; G1, G2 and G4 join here.
 GATE_FILES = {"test_g3.py": "g3"}
@@ -57,6 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--scenario", help="a name in scenarios/catalog or a TOML path (KVGATE_SCENARIO)")
     group.addoption("--runs", help="folder of the runs (KVGATE_RUNS; default: runs)")
     group.addoption("--langs", help="languages of the reports (KVGATE_LANGS; default: zh,en)")
+    group.addoption("--nonce", help="text that seeds prompts and order, named late by whom it convinces (KVGATE_NONCE)")
     group.addoption("--smoke", action="store_true", help="one wave per arm and step, every validity check, no verdict")
 
 
@@ -173,7 +175,8 @@ def _carry_out(session: Session, selected: int, progress: Progress) -> None:
         runs=runs,
         criteria_file=session.criteria_file,
         looks=looks,
-        seed=secrets.randbits(48),
+        seed=seed_of_nonce(nonce) if (nonce := session.options["nonce"]) else secrets.randbits(48),
+        nonce=nonce or None,
         selection={"collected": len(session.cases), "selected": selected},
         overrides=session.overrides,
     )

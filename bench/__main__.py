@@ -191,10 +191,10 @@ def page(tables: Sequence[tuple[Load, Sequence[Row]]], memory: scale.Memory | No
         f"Linux {host['kernel']}, Python {platform.python_version()}; {versions}.",
         "",
         "Every client sent the same closed loop to a timing server on the same cores: "
-        f"{PROMPT_TOKENS} prompt tokens, the first token {FIRST_S * 1e3:g} ms after the request, {OUTPUT_TOKENS} tokens.",
+        f"{PROMPT_TOKENS} prompt tokens, {OUTPUT_TOKENS} output tokens, the first after {FIRST_S * 1e3:g} ms.",
         "*Bias* is what the client reports minus what the server's log says of the same request: TTFT against the time",
-        "from the kernel's receipt of the request to the sending of the first token, ITL gap by gap. CPU is that of the",
-        "client's whole process tree, its start-up included.",
+        "from the kernel's receipt of the request to the sending of the first token, ITL gap by gap. CPU is that of",
+        "the client's whole process tree, its start-up included.",
     ]
     for load, rows in tables:
         lines += [

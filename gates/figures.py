@@ -23,6 +23,7 @@ class Figures:
         names = ("TTFT", "TTFT from intended", "TPOT", "ITL", "E2E", "lag of sending")
         self.samples_s = {name: array("d") for name in names}
         self.requests = self.failed = self.shared = self.output_tokens = 0
+        self.other_lengths = 0
         self.no_itl: str | None = None
         self.clocks: dict[str, int] = {}
         self._first_ns: int | None = None
@@ -42,6 +43,8 @@ class Figures:
             return
         self.shared += request["first_shared_read"]
         self.output_tokens += request["usage"]["completion_tokens"]
+        found, ordered = request["usage"], (request["prompt_tokens_expected"], request["output_tokens_expected"])
+        self.other_lengths += (found["prompt_tokens"], found["completion_tokens"]) != ordered
         self._last_ns = max(request["t_last_ns"], self._last_ns or request["t_last_ns"])
         for name, value in (("TPOT", metrics.tpot_s(request)), ("E2E", metrics.e2e_s(request))):
             if not isinstance(value, NoData):
@@ -69,6 +72,7 @@ class Figures:
         clocks = ", ".join(f"{count} by the {clock}'s clock" for clock, count in sorted(self.clocks.items()))
         return [
             f"requests            {self.requests}, {self.failed} of them failed",
+            f"lengths             {self.other_lengths} had other prompt or output tokens, by usage, than was ordered",
             f"output throughput   {rate}",
             f"time stamps         {clocks}; {self.shared} first tokens came in one read with later ones",
             *lines,

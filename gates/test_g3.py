@@ -31,7 +31,7 @@ def test_criterion(criterion: Case, gate_session: Any, record_property: Callable
 
 
 def test_smoke(trial: tuple[str, int], gate_session: Any, record_property: Callable[[str, object], None]) -> None:
-    """One wave of this arm at this step could be trusted."""
+    """One wave of this arm at this step could be trusted, and so could the run."""
     arm, step = trial
     if gate_session.problem:
         pytest.fail(gate_session.problem.splitlines()[0], pytrace=False)
@@ -39,7 +39,7 @@ def test_smoke(trial: tuple[str, int], gate_session: Any, record_property: Calla
     found = run.trial(arm, step, 1)
     if found is None:
         pytest.fail(f"{arm} at concurrency {step} was not measured", pytrace=False)
-    breaches = validity.check_trial(run, found)
+    breaches = [*validity.check_run(run), *validity.check_trial(run, found)]
     record_property("verdict", "INVALID" if breaches else "PASS")
     if breaches:
         pytest.fail("; ".join(f"{b.check}: {b.reason}" for b in breaches), pytrace=False)

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from reports.figures import figures
 from reports.rows import Row, measured_rows, requirement_name, utc
-from reports.text import clean, leaf
+from reports.text import clean, leaf, number
 from reports.view import ReportView, load_view
 from reports.words import ReportError, Words
 from workloads.evidence import write_whole
@@ -60,6 +60,7 @@ def render(view: ReportView, t: Words) -> str:
         "figures": figures(view, t),
         "validity": _validity(view, t),
         "blocks": [_block(block, view, t) for block in view.blocks],
+        "calibration": [_calibration(row, t) for row in view.calibration],
         "breaches": [_breach(breach) for breach in view.breaches[:BREACHES_SHOWN]],
         "more_breaches": max(0, len(view.breaches) - BREACHES_SHOWN),
         "incidents": [_incident(incident, t) for incident in view.incidents],
@@ -159,6 +160,15 @@ def _block(block: Json, view: ReportView, t: Words) -> Json:
         "prompt_set": leaf(block.get("prompt_set")),
         "reasons": reasons,
     }
+
+
+def _calibration(row: Json, t: Words) -> Json:
+    """Return the client's bias at one concurrency as the page shows it, in text: milliseconds to the microsecond."""
+    times = []
+    for key in ("p50_s", "p99_s", "budget_s"):
+        value = row.get(key)
+        times.append(number(value * 1e3, 3) if isinstance(value, int | float) else t("all.no_data"))
+    return {"cells": [leaf(row.get("step")), leaf(row.get("n")), *times], "clock": leaf(row.get("clock"))}
 
 
 def _breach(breach: Json) -> Json:

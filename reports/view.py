@@ -98,6 +98,7 @@ class ReportView:
     thrown_out: Mapping[int, tuple[str, ...]]  # the blocks that he did not, and why
     reasons: tuple[str, ...]  # against the run as a whole
     breaches: tuple[Json, ...]
+    calibration: tuple[Json, ...]  # the client's own bias at each concurrency, as the judge found it
     incidents: tuple[Json, ...]
     attempts: tuple[Json, ...] | None  # None: the run carries no extract of a ledger
     arms: ArmSettings
@@ -189,6 +190,7 @@ def _view(run: Run, judged: Json) -> ReportView:
         },
         reasons=tuple(str(reason) for reason in _list(judged.get("reasons"))),
         breaches=tuple(breach for breach in _list(judged.get("breaches")) if isinstance(breach, dict)),
+        calibration=tuple(row for row in _list(judged.get("calibration")) if isinstance(row, dict)),
         incidents=tuple(incidents),
         attempts=_attempts(path),
         arms=arm_settings(run, arms),

@@ -110,6 +110,7 @@ class _Writer:
             },
             "overrides": {},
             "seed": truth.seed,
+            "nonce": None,
             "looks": {"blocks": list(looks.blocks), "alpha": list(looks.alpha)},
             "selection": dict(truth.selection),
             "criteria_sha256": sha256_of(self.run.path / "criteria.toml"),

@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
+from gates import validity, verdict
 from gates.nodata import NoData
+from gates.validity import calibration
 from gates.validity.calibration import Bias, bias
+from tests.synthetic import Truth, make_run, only, put
 from tests.test_client import prompt
 from workloads import calibrate, client, timing_server
 from workloads.evidence import Run, RunDir, read_jsonl
@@ -148,3 +151,58 @@ def test_no_calibration_is_no_data(tmp_path: Path) -> None:
     measured = bias(Run(tmp_path), 2)
     assert isinstance(measured, NoData)
     assert "was not measured" in measured.reason
+
+
+def told_of(folder: Path, **truth: Any) -> list[str]:
+    breaches = validity.check_run(Run(make_run(folder, Truth(blocks=1, **truth))))
+    return [f"{b.check} ({b.whose}): {b.reason}" for b in breaches]
+
+
+def later(by_ns: int) -> Any:
+    return lambda record: record.update(t_first_ns=record["t_first_ns"] + by_ns)
+
+
+def test_a_bias_within_its_budget_is_told_beside_it(tmp_path: Path) -> None:
+    path = make_run(tmp_path, Truth(blocks=1, noise=0.0))
+    assert validity.check_run(Run(path)) == []
+    (small, large) = calibration.summary(Run(path))
+    assert (small["step"], small["n"], large["step"]) == (2, 100, 4)
+    assert small["p50_s"] == pytest.approx(20e-6)
+    # A hundredth of the 25 % that the candidate must be below the baseline's 1.2 s at the shortest step.
+    assert small["budget_s"] == pytest.approx(0.01 * 0.25 * 1.2)
+
+
+@pytest.mark.parametrize("by_ns", [4_000_000, -4_000_000])
+def test_a_bias_over_its_budget_is_the_harness_fault_whatever_its_sign(tmp_path: Path, by_ns: int) -> None:
+    (told, _) = told_of(tmp_path, calibration=later(by_ns))
+    assert told.startswith("calibration (harness): the client's own bias at concurrency 2 is")
+    assert "ms allowed by the differences to be resolved" in told
+
+
+def test_a_few_late_requests_are_no_bias_of_the_median(tmp_path: Path) -> None:
+    late = {"calibration-c2-w0-1", "calibration-c2-w0-2"}
+    assert told_of(tmp_path, calibration=lambda r: later(10**8)(r) if r["id"] in late else None) == []
+
+
+CALIBRATION_FAULTS: dict[str, tuple[Any, str]] = {
+    "failed": (put(status="failed", error="reset"), "of the calibration failed: reset"),
+    "other ids": (lambda r: r.update(id="x" + r["id"]), "is not in the server's log"),
+    "no time": (put(t_first_ns=None), "wrong kind"),
+    "field lost": (lambda r: r.pop("clock"), "lacks the field 'clock'"),
+}
+
+
+@pytest.mark.parametrize("name", CALIBRATION_FAULTS)
+def test_a_calibration_that_is_not_whole_makes_the_run_invalid(tmp_path: Path, name: str) -> None:
+    change, told = CALIBRATION_FAULTS[name]
+    path = make_run(tmp_path, Truth(calibration=only({"step": 4}, change)))
+    judged = verdict.judge(Run(path))
+    assert {row["verdict"] for row in judged["criteria"]} == {"INVALID"}
+    assert any(told in reason for reason in judged["reasons"]), judged["reasons"]
+
+
+def test_a_budget_that_lets_everything_pass_is_refused(tmp_path: Path) -> None:
+    def generous(facts: Json) -> None:
+        facts["scenario"]["workload"]["client_bias_budget_share"] = 5.0
+
+    assert any("client_bias_budget_share" in line for line in told_of(tmp_path, run=generous))

@@ -18,7 +18,8 @@ from scipy import stats
 from scenarios.load import ConfigError
 from workloads import __main__ as cli
 from workloads.evidence import write_whole
-from workloads.load import Item, Plan, plan, read_load
+from workloads.load import read_load
+from workloads.plan import Item, Plan, plan
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = (ROOT / "docs/load.md").read_text(encoding="utf-8")

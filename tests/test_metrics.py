@@ -98,3 +98,49 @@ def test_failures_are_counted_in_discarded_waves_too(tmp_path: Path) -> None:
 def test_e2e_of_a_failed_request_is_no_data() -> None:
     assert metrics.e2e_s(request(1, 0, 1, 2)) == pytest.approx(3)
     assert isinstance(metrics.e2e_s(request(1, 0, 1, 2, **FAILED)), NoData)
+
+
+def streamed(counts: list[int], stamps_s: list[float], **values: object) -> Json:
+    record = request(1, 10, 1, stamps_s[-1], t_intended_ns=9 * S)
+    chunks = {"chunk_tokens": counts, "chunk_ns": [int(s * S) for s in stamps_s]}
+    return {**record, **chunks, "usage": {"prompt_tokens": 4, "completion_tokens": sum(counts)}, **values}
+
+
+def test_latency_in_an_open_loop_counts_from_the_intended_time() -> None:
+    assert metrics.ttft_intended_s(streamed([1], [0.0])) == pytest.approx(2.0)
+    assert metrics.ttft_s(streamed([1], [0.0])) == pytest.approx(1.0)
+    assert metrics.ttft_intended_s({**streamed([1], [0.0]), **FAILED}) == math.inf
+
+
+def test_a_chunk_of_several_tokens_counts_as_so_many() -> None:
+    one = streamed([1, 2, 1], [0.0, 0.2, 0.3])
+    assert metrics.itl_s(one) == pytest.approx([0.1, 0.1, 0.1])
+    assert metrics.tpot_s(one) == pytest.approx(0.1)
+    # Further tokens of the first chunk came with the first.
+    assert metrics.itl_s(streamed([3, 1], [0.0, 0.3])) == pytest.approx([0.0, 0.0, 0.3])
+
+
+def test_the_mean_gap_is_the_tpot() -> None:
+    one = streamed([2, 1, 3], [0.0, 0.1, 0.7])
+    gaps = metrics.itl_s(one)
+    assert not isinstance(gaps, NoData)
+    assert sum(gaps) / len(gaps) == pytest.approx(metrics.tpot_s(one))
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        (streamed([1], [0.0]), "has 1 output tokens, two needed"),
+        (streamed([1, 1], [0.0, 1.0], **FAILED), "failed"),
+    ],
+)
+def test_no_tpot_of_one_token_or_of_a_failure(record: Json, told: str) -> None:
+    found = metrics.tpot_s(record)
+    assert isinstance(found, NoData) and told in found.reason
+
+
+def test_gaps_are_no_data_where_chunks_and_usage_disagree() -> None:
+    five = {"prompt_tokens": 4, "completion_tokens": 5}
+    found = metrics.itl_s(streamed([1, 1], [0.0, 1.0], usage=five))
+    assert isinstance(found, NoData)
+    assert found.reason.endswith("its chunks hold 2 tokens, usage says 5")

@@ -14,7 +14,8 @@ from scenarios.load import ConfigError
 from workloads.anonymise import Reading, anonymise
 from workloads.client import Endpoint
 from workloads.endpoint import EndpointError, check
-from workloads.load import plan, read_load
+from workloads.load import read_load
+from workloads.plan import plan
 from workloads.prompts import seed_of_nonce
 from workloads.send import SendError, Sending, send
 from workloads.traces import BLOCK_TOKENS, Trace, TraceError, TraceFacts
@@ -50,6 +51,9 @@ def main(argv: list[str]) -> int:
         # Whoever read has enough; nothing may be written to the closed end while Python leaves.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except KeyboardInterrupt:
+        print("kvgate: interrupted; what was recorded by then is kept", file=sys.stderr)
+        return 130
     except (ConfigError, TraceError, EndpointError, SendError, OSError) as error:
         print(f"kvgate: {' '.join(str(error).split())}", file=sys.stderr)
         return USAGE_ERROR

@@ -33,6 +33,7 @@ class Request:
     criteria_file: Path
     looks: Mapping[str, Sequence[float]]  # as in the criteria: blocks, alpha
     seed: int
+    nonce: str | None  # the text that made the seed
     selection: Mapping[str, int]
     overrides: Mapping[str, str]
 
@@ -138,6 +139,7 @@ def _facts(request: Request, recorded: RunDir) -> Json:
         },
         "overrides": dict(request.overrides),
         "seed": request.seed,
+        "nonce": request.nonce,
         "looks": {key: list(values) for key, values in request.looks.items()},
         "selection": dict(request.selection),
         "criteria_sha256": sha256_of(recorded.path / "criteria.toml"),

@@ -6,6 +6,7 @@ start at one moment, and their records are put together at the end.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import json
@@ -26,7 +27,8 @@ from scenarios.keeper import PR_SET_PDEATHSIG
 from workloads import arrival, client, provenance
 from workloads.client import Client, Endpoint, Order, Prepared
 from workloads.evidence import write_whole
-from workloads.load import Item, Plan, plan, read_load
+from workloads.load import read_load
+from workloads.plan import Item, Plan, plan
 
 Json = dict[str, Any]
 
@@ -128,8 +130,15 @@ class Together:
 
 def _child(parent: int, sending: Sending, number: int, together: Together, part: Path) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, too, which ends us in order
+    signal.signal(signal.SIGTERM, _interrupt)
     if os.getppid() == parent:  # else it has gone meanwhile, and so do we
-        _shard(sending, number, together, part)
+        with contextlib.suppress(KeyboardInterrupt):
+            _shard(sending, number, together, part)
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _shard(sending: Sending, number: int, together: Together | None, part: Path) -> None:

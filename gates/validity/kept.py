@@ -10,6 +10,7 @@ from gates.validity.breach import HARNESS, Tell
 from gates.validity.records import name_of
 from scenarios.model import Scenario, Site
 from workloads.evidence import Run, read_json
+from workloads.prompts import seed_of_nonce
 
 
 def check_described(run: Run, tell: Tell) -> None:
@@ -26,6 +27,9 @@ def check_described(run: Run, tell: Tell) -> None:
             tell("described", HARNESS, f"run.json: {place}: {' '.join(fault['msg'].split())}")
     if type(run.facts["seed"]) is not int:
         tell("described", HARNESS, f"run.json: seed: {run.facts['seed']!r} is no whole number")
+    nonce = run.facts["nonce"]
+    if nonce is not None and run.facts["seed"] != seed_of_nonce(str(nonce)):
+        tell("described", HARNESS, f"run.json: seed: not the one that the nonce {str(nonce)[:60]!r} makes")
 
 
 def check_kept(run: Run, tell: Tell) -> None:
