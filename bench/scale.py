@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from bench.peers import PeerFailed
 from workloads import calibrate
@@ -16,6 +19,7 @@ from workloads import calibrate
 COUNTS = (5_000, 25_000)
 USERS, OUTPUT_TOKENS, PROMPT_TOKENS = 64, 8, 64
 WANTED = 5_000_000
+TICK_S = 0.1
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -58,15 +62,18 @@ def _peak_bytes(work: Path, requests: int) -> int:
         with calibrate.timing(folder, "server.jsonl", 0.01, 0.001, OUTPUT_TOKENS) as url:
             argv = [sys.executable, "-m", "workloads", "send", str(load), str(folder / "out"), "--url", url]
             child = subprocess.Popen([*argv, "--model", "timing"], cwd=ROOT, stdout=subprocess.DEVNULL)
+            peak_bytes = 0
             try:
-                _, status, usage = os.wait4(child.pid, 0)
-                child.returncode = os.waitstatus_to_exitcode(status)
-            except BaseException:
+                while child.poll() is None:
+                    # The peak that the kernel tells after the end would include ours, from before the exec.
+                    with contextlib.suppress(psutil.Error):
+                        peak_bytes = max(peak_bytes, psutil.Process(child.pid).memory_info().rss)
+                    time.sleep(TICK_S)
+            finally:
                 child.kill()
                 child.wait()
-                raise
         if child.returncode:
             raise PeerFailed(f"sending {requests} requests ended with status {child.returncode}")
-        return usage.ru_maxrss * 1024
+        return peak_bytes
     finally:
         shutil.rmtree(folder, ignore_errors=True)

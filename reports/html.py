@@ -69,7 +69,11 @@ def render(view: ReportView, t: Words) -> str:
         "commands": _commands(view),
         "glossary": GLOSSARY,
     }
-    return _environment().get_template("report.html.j2").render(values)
+    try:
+        return _environment().get_template("report.html.j2").render(values)
+    except jinja2.TemplateError as error:
+        # The verdict stands, whatever is wrong with its picture.
+        raise ReportError(f"the report's template does not fit: {error}") from None
 
 
 @functools.cache
