@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gates import criteria, validity, verdict
+from gates import baseline, criteria, validity, verdict
 from reports.html import write_reports
 from reports.words import ReportError
 from scenarios import preflight
@@ -40,6 +40,7 @@ class Session:
     site: Loaded[Site]
     scenario: Loaded[Scenario]
     criteria_file: Path
+    baseline_record: Path | None
     cases: list[criteria.Case]
     overrides: dict[str, str]
     options: dict[str, str]
@@ -109,14 +110,17 @@ def _session(config: pytest.Config, gate: str) -> Session:
         scenario = load_scenario(options["scenario"], site)
         if scenario.value.gate != gate:
             raise ConfigError(f"{scenario.path}: gate: a scenario of {scenario.value.gate}, not of {gate}")
-        file = criteria.default_file(gate)
+        file = criteria.file_for(gate, site)
         loaded = criteria.load(file)
+        record = site.path.parent / site.value.baseline_record if site.value.baseline_record else None
+        if record is not None:
+            baseline.read(record)
     except ConfigError as error:
         raise pytest.UsageError(f"kvgate: {error}") from None
     if kind == "smoke":
         scenario = Loaded(gate_run.one_wave(scenario.value), scenario.path, scenario.origins)
     cases = criteria.cases(loaded, scenario.value.steps)
-    return Session(gate, kind, site, scenario, file, cases, overrides, options)
+    return Session(gate, kind, site, scenario, file, record, cases, overrides, options)
 
 
 def _options(config: pytest.Config) -> tuple[dict[str, str], dict[str, str]]:
@@ -174,6 +178,7 @@ def _carry_out(session: Session, selected: int, progress: Progress) -> None:
         scenario=session.scenario,
         runs=runs,
         criteria_file=session.criteria_file,
+        baseline_record=session.baseline_record,
         looks=looks,
         seed=seed_of_nonce(nonce) if (nonce := session.options["nonce"]) else secrets.randbits(48),
         nonce=nonce or None,

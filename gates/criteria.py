@@ -9,9 +9,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from scenarios.load import ConfigError, load_toml
-from scenarios.model import Name, NonNegativeFloat, PositiveFloat, PositiveInt, Strict
+from scenarios.load import ConfigError, Loaded, load_toml
+from scenarios.model import CANDIDATE, RECOMPUTE, Name, NonNegativeFloat, PositiveFloat, PositiveInt, Site, Strict
 
+COUNTED = ("failed_requests", "tier_faults")
 HERE = Path(__file__).resolve().parent
 Share = Annotated[float, Field(gt=0, lt=0.5, allow_inf_nan=False)]
 
@@ -34,15 +35,19 @@ class Looks(Strict):
 class Criterion(Strict):
     """One requirement, judged at every step of the scenario.
 
-    `reduction` and `gain` compare the first of `arms` with the second, as a share of the second (0.25 = 25 %);
-    `count` counts events of one arm. `tolerance` relaxes the limit, in the limit's unit; `precision` is the half
-    width, in log ratio, at which the point decides (policy `measured`).
+    `reduction`, `gain` and `increase` compare the first of `arms` with the second, as a share of the second (0.25 =
+    25 %); of an increase a guard allows no more than its limit. `count` counts events of one arm. A condition in
+    `requires` that does not hold makes this criterion INVALID and leaves the others alone. `tolerance` relaxes the
+    limit, in the limit's unit; `precision` is the half width, in log ratio, at which the point decides (policy
+    `measured`).
     """
 
     id: Name
-    metric: Literal["ttft_p50_s", "output_tokens_per_s", "failed_requests", "tier_faults"]
+    metric: Literal[
+        "ttft_p50_s", "ttft_p99_s", "itl_p99_s", "tpot_p50_s", "output_tokens_per_s", "failed_requests", "tier_faults"
+    ]
     arms: Annotated[tuple[Name, ...], Field(min_length=1, max_length=2, strict=False)]
-    compare: Literal["reduction", "gain", "count"]
+    compare: Literal["reduction", "gain", "increase", "count"]
     operator: Literal[">=", "<="]
     limit: Annotated[float, Field(allow_inf_nan=False)]
     unit: Literal["share", "requests", "events"]
@@ -52,6 +57,7 @@ class Criterion(Strict):
     band_high: PositiveFloat | None = None  # above it the row passes with the flag `explain`
     alpha: Share | None = None  # of its own, for criteria outside the looks
     min_blocks: PositiveInt | None = None
+    requires: Annotated[tuple[Literal["honest-recompute"], ...], Field(strict=False)] = ()
     rationale: str
     source: str
 
@@ -60,8 +66,20 @@ class Criterion(Strict):
         counts = self.compare == "count"
         if counts != (self.policy == "exact") or counts != (len(self.arms) == 1):
             raise ValueError("policy: 'exact' belongs to counts of one arm, 'measured' and 'proven' to two arms")
-        if counts != (self.operator == "<="):
-            raise ValueError("operator: counts have an upper limit '<=', comparisons a lower one '>='")
+        if (self.compare in ("count", "increase")) != (self.operator == "<="):
+            raise ValueError("operator: counts and increases have an upper limit '<=', the others a lower one '>='")
+        if counts != (self.metric in COUNTED) or counts != (self.unit != "share"):
+            raise ValueError(
+                "metric: counts are of failed_requests and tier_faults, comparisons are shares of the rest"
+            )
+        if self.compare != "count" and (self.compare == "gain") != (self.metric == "output_tokens_per_s"):
+            raise ValueError("compare: 'gain' belongs to a rate, 'reduction' and 'increase' to times")
+        if len(set(self.arms)) != len(self.arms) or self.arms[0] != CANDIDATE:
+            raise ValueError(f"arms: the first must be '{CANDIDATE}', whose fault a failure is, the second another arm")
+        if not counts and self.limit <= -1:
+            raise ValueError("limit: a share is above -1")
+        if ("honest-recompute" in self.requires) != (RECOMPUTE in self.arms):
+            raise ValueError(f"requires: 'honest-recompute' belongs to comparisons with '{RECOMPUTE}'")
         if (self.policy == "measured") != (self.precision is not None):
             raise ValueError("precision: belongs to policy 'measured' and to no other")
         if self.compare == "reduction" and self.limit >= 1:
@@ -105,6 +123,21 @@ def default_file(gate: str) -> Path:
     path = HERE / "criteria" / f"{gate}.toml"
     if not path.is_file():
         raise ConfigError(f"no criteria for gate '{gate}'")
+    return path
+
+
+def file_for(gate: str, site: Loaded[Site]) -> Path:
+    """Return the criteria file of a gate on a site: the one that the site names, else the suite's own.
+
+    Raises ConfigError where there is none.
+    """
+    named = {str(key): value for key, value in site.value.criteria.items()}.get(gate)
+    if named is None:
+        return default_file(gate)
+    path = site.path.parent / named if named.endswith(".toml") else HERE / "criteria" / f"{named}.toml"
+    if not path.is_file():
+        where = site.origins.get(f"criteria.{gate}", str(site.path))
+        raise ConfigError(f"{where}: criteria.{gate}: no such file: {path}")
     return path
 
 

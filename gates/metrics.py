@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gates import stats
@@ -116,6 +116,42 @@ def output_tokens_per_s(trial: Trial) -> float | NoData:
     return float(tokens / (window_ns * NS))
 
 
+def ttft_p99_s(trial: Trial) -> float | NoData:
+    """Return the 99th percentile of TTFT over all measured requests, in seconds; a failure is +infinity."""
+    return _over_requests(trial, 0.99, ttft_s)
+
+
+def tpot_p50_s(trial: Trial) -> float | NoData:
+    """Return the median TPOT over all measured requests, in seconds; a failure is +infinity."""
+    return _over_requests(trial, 0.5, lambda request: tpot_s(request) if request["status"] == "ok" else math.inf)
+
+
+def itl_p99_s(trial: Trial) -> float | NoData:
+    """Return the 99th percentile over all gaps between tokens of measured requests, in seconds.
+
+    A failed request counts as one infinite gap.
+    """
+    gaps: list[float] = []
+    for wave in measured_waves(trial):
+        for request in wave:
+            found = itl_s(request) if request["status"] == "ok" else [math.inf]
+            if isinstance(found, NoData):
+                return found
+            gaps += found
+    return float(stats.quantile(gaps, 0.99)) if gaps else NoData("no gap between two tokens")
+
+
+def _over_requests(trial: Trial, share: float, value: Callable[[Json], float | NoData]) -> float | NoData:
+    values: list[float] = []
+    for wave in measured_waves(trial):
+        for request in wave:
+            found = value(request)
+            if isinstance(found, NoData):
+                return found
+            values.append(found)
+    return float(stats.quantile(values, share)) if values else NoData("no measured wave")
+
+
 def failed_requests(trials: Iterable[Trial]) -> tuple[int, int]:
     """Return (failed, all) requests of these trials, discarded waves included."""
     failed = total = 0
@@ -126,4 +162,10 @@ def failed_requests(trials: Iterable[Trial]) -> tuple[int, int]:
     return failed, total
 
 
-PER_TRIAL = {"ttft_p50_s": ttft_p50_s, "output_tokens_per_s": output_tokens_per_s}
+PER_TRIAL = {
+    "ttft_p50_s": ttft_p50_s,
+    "ttft_p99_s": ttft_p99_s,
+    "itl_p99_s": itl_p99_s,
+    "tpot_p50_s": tpot_p50_s,
+    "output_tokens_per_s": output_tokens_per_s,
+}

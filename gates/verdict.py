@@ -14,6 +14,7 @@ from typing import Any
 
 from gates import metrics, stats
 from gates.criteria import Case, Criteria, Criterion, cases, load
+from gates.doubts import slow_recompute, strange_baseline
 from gates.facts import Facts, gather
 from gates.nodata import NoData
 from gates.stats import Estimate
@@ -91,7 +92,7 @@ def _judge(run: Run, untrusted: list[str]) -> tuple[Facts, list[Json]]:
     rows: list[Json] = []
     for step in run.facts["scenario"]["steps"]:
         mine = [_row(facts, criteria, case) for case in cases(criteria, [int(step)])]
-        _doubt_the_baseline(facts, mine)
+        _doubt_the_baseline(facts, mine, int(step))
         rows += mine
     order = [criterion.id for criterion in criteria.criterion]
     return facts, sorted(rows, key=lambda row: order.index(row["id"]))
@@ -132,6 +133,8 @@ def _row(facts: Facts, criteria: Criteria, case: Case) -> Json:
         verdict, reason = INVALID, facts.untrusted[0]
     elif criterion.compare == "count":
         estimate, verdict, reason = _count(facts, case)
+    elif RECOMPUTE in criterion.arms and (doubt := slow_recompute(facts.run, case.step, facts.valid)):
+        verdict, reason = INVALID, doubt
     else:
         estimate, verdict, reason = _compare(facts, criteria, case)
         if verdict == PASS and estimate and criterion.band_high is not None and estimate.point > criterion.band_high:
@@ -225,30 +228,19 @@ def _log_ratios(run: Run, case: Case, blocks: Sequence[int]) -> list[float] | No
     return ratios
 
 
-def _doubt_the_baseline(facts: Facts, rows: list[Json]) -> None:
-    """Make the comparison with the baseline INVALID at a step where a gain above the band meets a sick baseline.
-
-    A baseline slower than recompute makes a good ratio. Slower is judged by the point, over the blocks that hold both.
-    """
-    for row in [row for row in rows if "explain" in row["flags"] and row["arms"] == [CANDIDATE, BASELINE]]:
-        measure = metrics.PER_TRIAL[row["metric"]]
-        logs: list[float] = []
-        for block in facts.valid:
-            pair = [facts.run.trial(arm, row["step"], block) for arm in (BASELINE, RECOMPUTE)]
-            found = [measure(trial) for trial in pair if trial is not None]
-            rates = [rate for rate in found if not isinstance(rate, NoData) and 0 < rate < math.inf]
-            if len(rates) == 2:
-                logs.append(math.log(rates[0] / rates[1]))
-        if logs and math.fsum(logs) < 0:
-            for mine in rows:
-                if mine["arms"] == [CANDIDATE, BASELINE] and mine["verdict"] == PASS:
-                    slower = _share(-math.expm1(math.fsum(logs) / len(logs)))
-                    told = f"the gain is above the band, but over a baseline {slower} slower than recompute"
-                    mine.update(verdict=INVALID, reason=f"{told}: a sick baseline makes a good ratio")
+def _doubt_the_baseline(facts: Facts, rows: list[Json], step: int) -> None:
+    """Make the comparisons with the baseline at a step INVALID where the baseline is not to be believed."""
+    mine = [row for row in rows if row["arms"] == [CANDIDATE, BASELINE]]
+    above_band = any("explain" in row["flags"] for row in mine)
+    told = None if facts.untrusted else strange_baseline(facts.run, step, facts.valid, above_band)
+    for row in mine if told is not None else ():
+        # What the candidate did itself, so that there is no estimate, stays its own.
+        if row["estimate"] is not None:
+            row.update(verdict=INVALID, reason=told, estimate=None)
 
 
 def _in_unit(criterion: Criterion, log: Estimate) -> Estimate:
-    """Return the estimate as a share: reduction 1 - exp(d), gain exp(x) - 1."""
+    """Return the estimate as a share: reduction 1 - exp(d), gain and increase exp(x) - 1."""
     if criterion.compare == "reduction":
         return replace(log, point=-math.expm1(log.point), low=-math.expm1(log.high), high=-math.expm1(log.low))
     return replace(log, point=math.expm1(log.point), low=math.expm1(log.low), high=math.expm1(log.high))
@@ -256,10 +248,12 @@ def _in_unit(criterion: Criterion, log: Estimate) -> Estimate:
 
 def _by_policy(criterion: Criterion, log: Estimate) -> tuple[str, str]:
     """Return (verdict, why) of an interval in log ratio against the relaxed limit."""
-    limit = criterion.limit - criterion.tolerance
-    if criterion.compare == "reduction":
-        # Turned round, so that more is better for both comparisons.
-        edge, point, low, high = -math.log1p(-limit), -log.point, -log.high, -log.low
+    at_most = criterion.operator == "<="
+    limit = criterion.limit + (criterion.tolerance if at_most else -criterion.tolerance)
+    if criterion.compare in ("reduction", "increase"):
+        # Turned round, so that more is better for every comparison.
+        edge = -math.log1p(limit if at_most else -limit)
+        point, low, high = -log.point, -log.high, -log.low
     else:
         edge, point, low, high = math.log1p(limit), log.point, log.low, log.high
     relaxed = _share(limit) + (" (with tolerance)" if criterion.tolerance else "")

@@ -80,6 +80,10 @@ class ServedModel(Strict):
     kv_bytes_per_token: PositiveInt
     vocabulary_tokens: PositiveInt
     max_context_tokens: PositiveInt
+    # What this site's accelerators could compute of this model at best, and how much of it recompute must reach to be
+    # an honest opponent. Agreed before the run.
+    prefill_roofline_tokens_per_s: PositiveFloat | None = None
+    recompute_share_min: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.3
 
     @model_validator(mode="after")
     def _path_fits_source(self) -> Self:
@@ -126,6 +130,10 @@ class Site(Strict):
     lmcache: LMCache
     models: Annotated[dict[Name, ServedModel], Field(min_length=1)]
     tiers: Annotated[dict[Name, Tier], Field(min_length=1)]
+    # Criteria of the site's own, per gate: a name in gates/criteria, or a TOML file relative to the site's.
+    # G2's record of the baseline (gates/baseline.py), relative to the site's file; a rehearsal needs none.
+    baseline_record: Annotated[str, Field(min_length=1)] | None = None
+    criteria: dict[Literal["g1", "g2", "g3", "g4"], Annotated[str, Field(min_length=1)]] = {}
 
     @model_validator(mode="after")
     def _stand_ins_are_a_rehearsal(self) -> Self:

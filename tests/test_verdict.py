@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gates import criteria, stats, verdict
 from gates.explain import explain
-from tests.synthetic import Truth, make_run, only, put
+from tests.synthetic import ROWS, Truth, make_run, only, put
 from tests.test_validity import losing_two_chunks
 from workloads.evidence import EvidenceError, Run, RunDir
 
@@ -85,6 +85,9 @@ MUST_FAIL: dict[str, Json] = {
     "throughput-gain": {"ttft_s": candidate(1.1)},
     "ttft-p50-vs-recompute": {"ttft_s": {**TTFT, "candidate": 3.5}},
     "throughput-vs-recompute": {"ttft_s": {**TTFT, "candidate": 3.5}},
+    "guard-ttft-p99": {"late_s": {"candidate": 3.0}},
+    "guard-itl-p99": {"stall_s": {"candidate": 0.3}},
+    "guard-tpot": {"decode_at_s": {"candidate": 0.4}},
     "failed-requests": {"request": only({"id": "candidate-c2-b03-w2-1"}, fail_candidate)},
     "tier-faults": {"incidents": [{"whose": "candidate", "kind": "engine-died", "message": "killed"}]},
 }
@@ -112,9 +115,11 @@ def test_every_criterion_is_invalid_without_data(tmp_path: Path, name: str) -> N
     assert result["verdict"] == "INVALID"
 
 
-@pytest.mark.parametrize("name", IDS[:4])
+@pytest.mark.parametrize("name", IDS[:7])
 def test_every_comparison_can_be_undecided(tmp_path: Path, name: str) -> None:
     ttft = {"recompute": 0.9, "baseline": 1.2, "candidate": 0.9 if name.startswith("t") else 0.8}
+    if name.startswith("guard"):
+        ttft["candidate"] = 1.3
     result = judged(tmp_path, ttft_s=ttft, noise=0.25, seed=3)
     assert row(result, name)["verdict"] == "INCONCLUSIVE"
 
@@ -321,9 +326,9 @@ def test_a_missing_trial_or_step_is_never_a_pass(tmp_path: Path) -> None:
 
 
 def test_a_partial_selection_never_passes(tmp_path: Path) -> None:
-    result = judged(tmp_path, selection={"collected": 12, "selected": 3})
+    result = judged(tmp_path, selection={"collected": ROWS, "selected": 3})
     assert result["verdict"] == "INCONCLUSIVE"
-    assert "only 3 of 12" in result["reasons"][0]
+    assert f"only 3 of {ROWS}" in result["reasons"][0]
 
 
 def test_a_smoke_run_has_no_verdict(tmp_path: Path) -> None:
@@ -398,7 +403,7 @@ def test_rare_wrong_verdicts_over_all_looks(away: float) -> None:
 
 def test_the_summary_is_short_and_worst_first(tmp_path: Path) -> None:
     lines = verdict.summary_lines(judged(tmp_path, ttft_s=candidate(1.1)))
-    assert len(lines) <= 13
+    assert len(lines) <= ROWS + 1
     assert lines[0].startswith("FAIL")
     assert lines[-1].startswith("G3 verdict: FAIL")
 

@@ -31,6 +31,7 @@ class Request:
     scenario: Loaded[Scenario]
     runs: Path
     criteria_file: Path
+    baseline_record: Path | None  # G2's
     looks: Mapping[str, Sequence[float]]  # as in the criteria: blocks, alpha
     seed: int
     nonce: str | None  # the text that made the seed
@@ -61,6 +62,8 @@ def carry_out(
     work = Path(site.work_dir)
     scratch = work / "runs" / recorded.run_id
     recorded.write_bytes("criteria.toml", request.criteria_file.read_bytes())
+    if request.baseline_record is not None:
+        recorded.write_bytes("baseline.json", request.baseline_record.read_bytes())
     facts = _facts(request, recorded)
     recorded.write_json("run.json", facts)
     problem: str | None = None
