@@ -20,7 +20,7 @@ LEVEL := $(if $(filter-out rehearsal,$(SITE)),core,core engine)
 OPTIONS = $(if $(SITE),--site '$(SITE)') $(if $(SCENARIO),--scenario '$(SCENARIO)') $(if $(RUNS),--runs '$(RUNS)') $(if $(NONCE),--nonce '$(NONCE)') --langs '$(LANG_)'
 NEED_RUN = @[ -n "$(RUN)" ] || { echo "kvgate: name the run: make $@ RUN=runs/..." >&2; exit 4; }
 
-.PHONY: help core engine dev bench gate-g3 smoke doctor verify rejudge explain report test check test-engine test-engine-all
+.PHONY: help core engine dev selfcheck bench gate-g3 smoke doctor verify rejudge explain report test check test-engine test-engine-all
 
 ##@ Gates
 gate-g3: ## main gate: TTFT and throughput against local NVMe and recompute (SITE=, SCENARIO=, NONCE=, RUNS=, ARGS=)
@@ -31,6 +31,10 @@ smoke: ## one wave per arm and step, every validity check, no verdict (GATE=g3)
 	@[ -f gates/test_$(GATE).py ] || { echo "kvgate: no gate '$(GATE)' here: $$(cd gates && ls test_*.py | sed 's/test_\(.*\).py/\1/' | tr '\n' ' ')" >&2; exit 4; }
 	@$(PYTHON) install.py $(LEVEL)
 	@$(PY) -m pytest gates/test_$(GATE).py --smoke $(OPTIONS) $(ARGS)
+
+selfcheck: ## the gate itself under test: live controls of known truth on the real engine (ARGS=, most of an hour)
+	@$(PYTHON) install.py core engine
+	@$(PY) -m controls $(ARGS)
 
 doctor: ## what this machine has and lacks for a gate run (SITE=, SCENARIO=)
 	@$(PYTHON) install.py core

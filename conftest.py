@@ -60,6 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--runs", help="folder of the runs (KVGATE_RUNS; default: runs)")
     group.addoption("--langs", help="languages of the reports (KVGATE_LANGS; default: zh,en)")
     group.addoption("--nonce", help="text that seeds prompts and order, named late by whom it convinces (KVGATE_NONCE)")
+    group.addoption("--selfcheck", action="store_true", help="a control of the suite itself: judged, never accepted")
     group.addoption("--smoke", action="store_true", help="one wave per arm and step, every validity check, no verdict")
 
 
@@ -96,7 +97,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _session(config: pytest.Config, gate: str) -> Session:
     options, overrides = _options(config)
-    kind = "smoke" if config.getoption("smoke") else "gate"
+    kind = "smoke" if config.getoption("smoke") else "selfcheck" if config.getoption("selfcheck") else "gate"
     try:
         languages = [lang.strip() for lang in options["langs"].split(",") if lang.strip()]
         options["langs"] = ",".join(languages)
@@ -107,6 +108,8 @@ def _session(config: pytest.Config, gate: str) -> Session:
                 f"an accelerator is visible ({found[0]}): name the site, as in `make gate-{gate} SITE=...`"
             )
         site = load_site(options["site"])
+        if kind == "selfcheck" and not site.value.rehearsal:
+            raise ConfigError(f"{site.path}: --selfcheck: a lab's own runs are gates; controls belong to a rehearsal")
         scenario = load_scenario(options["scenario"], site)
         if scenario.value.gate != gate:
             raise ConfigError(f"{scenario.path}: gate: a scenario of {scenario.value.gate}, not of {gate}")
@@ -192,12 +195,12 @@ def _carry_out(session: Session, selected: int, progress: Progress) -> None:
     try:
         session.problem = gate_run.carry_out(request, _check, _decide(session.kind), progress, announce)
     finally:
-        if session.path is not None and session.kind == "gate":
+        if session.path is not None and session.kind in verdict.JUDGED_KINDS:
             session.verdict = verdict.judge(Run(session.path))
             write_whole(session.path / "verdict.json", verdict.to_bytes(session.verdict))
     if session.problem:
         progress.line(session.problem)
-    if session.kind == "gate" and session.path is not None:
+    if session.verdict is not None and session.path is not None:
         try:
             session.reports = write_reports(session.path, session.options["langs"].split(","))
         except ReportError as error:
@@ -235,7 +238,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         return
     if mine.verdict is not None:
         session.exitstatus = verdict.EXIT_STATUS[mine.verdict["verdict"]]
-    elif exitstatus == pytest.ExitCode.TESTS_FAILED or (mine.kind == "gate" and not session.config.option.collectonly):
+    elif exitstatus == pytest.ExitCode.TESTS_FAILED or (mine.kind != "smoke" and not session.config.option.collectonly):
         session.exitstatus = verdict.EXIT_STATUS["INVALID"]
 
 

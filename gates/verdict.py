@@ -32,6 +32,7 @@ WORST_FIRST = (FAIL, INVALID, INCONCLUSIVE, PASS)
 EXIT_STATUS = {PASS: 0, FAIL: 1, INCONCLUSIVE: 10, INVALID: 11}
 
 SIGNIFICANT_DIGITS = 9
+JUDGED_KINDS = ("gate", "selfcheck")
 
 
 class NotJudgedError(ValueError):
@@ -43,7 +44,7 @@ def judge(run: Run) -> Json:
 
     Raises NotJudgedError for a smoke run. Anything wrong with the evidence is a reason inside an INVALID verdict.
     """
-    if run.facts.get("kind") != "gate":
+    if run.facts.get("kind") not in JUDGED_KINDS:
         raise NotJudgedError(f"{run.path}: a {run.facts.get('kind')} run has no verdict")
     faults: list[str] = []
     try:
@@ -287,7 +288,7 @@ def _finish(run: Run, facts: Facts, rows: list[Json]) -> Json:
             "gate": run.facts.get("gate"),
             "verdict": verdict,
             "rehearsal": run.facts.get("rehearsal"),
-            "acceptance": run.facts.get("rehearsal") is False and verdict == PASS,
+            "acceptance": run.facts.get("rehearsal") is False and run.facts.get("kind") == "gate" and verdict == PASS,
             "reasons": reasons,
             "criteria": rows,
             "blocks": {

@@ -36,10 +36,11 @@ class Strict(BaseModel):
 
 
 class Medium(Strict):
-    """The speed that an emulated tier is given."""
+    """The speed that an emulated tier is given, and the fault that it has for the suite's own controls."""
 
     read_bytes_per_s: PositiveInt
     read_latency_s: NonNegativeFloat = 0.0
+    fault: Literal["none", "wrong-kv", "stores-nothing"] = "none"
 
 
 class Tier(Strict):

@@ -32,6 +32,7 @@ def adapter_config(tier: Tier, folder: Path) -> dict[str, Any]:
             "base_path": str(folder),
             "read_bytes_per_s": tier.medium.read_bytes_per_s,
             "read_latency_s": tier.medium.read_latency_s,
+            "fault": tier.medium.fault,
         },
     }
 

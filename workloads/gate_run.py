@@ -26,7 +26,7 @@ class Request:
     """What was asked for: everything that run.json says of it."""
 
     gate: str
-    kind: str  # "gate" or "smoke"
+    kind: str  # "gate", "smoke", or "selfcheck": a control of the suite itself
     site: Loaded[Site]
     scenario: Loaded[Scenario]
     runs: Path
