@@ -20,12 +20,17 @@ LEVEL := $(if $(filter-out rehearsal,$(SITE)),core,core engine)
 OPTIONS = $(if $(SITE),--site '$(SITE)') $(if $(SCENARIO),--scenario '$(SCENARIO)') $(if $(RUNS),--runs '$(RUNS)') $(if $(NONCE),--nonce '$(NONCE)') --langs '$(LANG_)'
 NEED_RUN = @[ -n "$(RUN)" ] || { echo "kvgate: name the run: make $@ RUN=runs/..." >&2; exit 4; }
 
-.PHONY: help core engine dev selfcheck bench gate-g3 smoke doctor verify rejudge explain report test check test-engine test-engine-all
+.PHONY: help core engine dev selfcheck bench gate-g3 smoke doctor plan verify sign ledger rejudge explain report test check test-engine test-engine-all
 
 ##@ Gates
-gate-g3: ## main gate: TTFT and throughput against local NVMe and recompute (SITE=, SCENARIO=, NONCE=, RUNS=, ARGS=)
+gate-g3: ## main gate: TTFT and throughput (SITE=, SCENARIO=, NONCE=, RUNS=, ARGS=; RUN= goes on with an interrupted run)
 	@$(PYTHON) install.py $(LEVEL)
-	@$(PY) -m pytest gates/test_g3.py $(OPTIONS) $(ARGS)
+	@$(PY) -m pytest gates/test_g3.py $(OPTIONS) $(if $(RUN),--resume '$(RUN)') $(ARGS)
+
+plan: ## what a gate run will cost and can decide; starts nothing (GATE=g3, SITE=, SCENARIO=)
+	@[ '$(GATE)' = g3 ] || { echo "kvgate: no plan for gate '$(GATE)' here: g3" >&2; exit 4; }
+	@$(PYTHON) install.py core
+	@$(PY) -m gates plan $(if $(SITE),--site '$(SITE)') $(if $(SCENARIO),--scenario '$(SCENARIO)')
 
 smoke: ## one wave per arm and step, every validity check, no verdict (GATE=g3)
 	@[ -f gates/test_$(GATE).py ] || { echo "kvgate: no gate '$(GATE)' here: $$(cd gates && ls test_*.py | sed 's/test_\(.*\).py/\1/' | tr '\n' ' ')" >&2; exit 4; }
@@ -41,10 +46,19 @@ doctor: ## what this machine has and lacks for a gate run (SITE=, SCENARIO=)
 	@$(PY) -m scenarios.preflight $(or $(SITE),rehearsal) $(or $(SCENARIO),rehearsal)
 
 ##@ A recorded run (no hardware needed)
-verify: ## name every file of RUN= that was changed, lost or added since it was sealed
+verify: ## name every file of RUN= that was changed, lost or added since it was sealed, and who signed it
 	$(NEED_RUN)
 	@$(PYTHON) install.py core
 	@$(PY) -m gates verify '$(RUN)'
+
+sign: ## sign RUN= as a witness, after looking at it (ARGS='--key KEY'; docs/evidence.md)
+	$(NEED_RUN)
+	@$(PYTHON) install.py core
+	@$(PY) -m gates sign '$(RUN)' $(ARGS)
+
+ledger: ## every attempt in RUNS=, and whether the chain of the ledger holds
+	@$(PYTHON) install.py core
+	@$(PY) -m gates ledger '$(or $(RUNS),runs)'
 
 rejudge: ## judge the sealed evidence of RUN= again; writes the same verdict.json, byte for byte
 	$(NEED_RUN)

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from gates import baseline, criteria, validity, verdict
+from gates import baseline, criteria, plan, validity, verdict
 from reports.html import write_reports
 from reports.words import ReportError
 from scenarios import preflight
 from scenarios.load import ConfigError, Loaded, load_scenario, load_site
 from scenarios.model import Scenario, Site
-from workloads import gate_run
-from workloads.evidence import Run, write_whole
+from workloads import attempts, gate_run, ledger, provenance, resume
+from workloads.evidence import MANIFEST, EvidenceError, Run, read_json, sha256_of, verify, write_whole
 from workloads.progress import Progress
 from workloads.prompts import seed_of_nonce
 
@@ -41,6 +41,7 @@ class Session:
     scenario: Loaded[Scenario]
     criteria_file: Path
     baseline_record: Path | None
+    resume: Path | None
     cases: list[criteria.Case]
     overrides: dict[str, str]
     options: dict[str, str]
@@ -60,6 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--runs", help="folder of the runs (KVGATE_RUNS; default: runs)")
     group.addoption("--langs", help="languages of the reports (KVGATE_LANGS; default: zh,en)")
     group.addoption("--nonce", help="text that seeds prompts and order, named late by whom it convinces (KVGATE_NONCE)")
+    group.addoption("--resume", metavar="RUN", help="go on with an interrupted run, at the boundary of a block")
     group.addoption("--selfcheck", action="store_true", help="a control of the suite itself: judged, never accepted")
     group.addoption("--smoke", action="store_true", help="one wave per arm and step, every validity check, no verdict")
 
@@ -118,12 +120,44 @@ def _session(config: pytest.Config, gate: str) -> Session:
         record = site.path.parent / site.value.baseline_record if site.value.baseline_record else None
         if record is not None:
             baseline.read(record)
-    except ConfigError as error:
+        resumed = _resumed(config, kind, site, scenario, file)
+    except (ConfigError, EvidenceError) as error:
         raise pytest.UsageError(f"kvgate: {error}") from None
     if kind == "smoke":
         scenario = Loaded(gate_run.one_wave(scenario.value), scenario.path, scenario.origins)
     cases = criteria.cases(loaded, scenario.value.steps)
-    return Session(gate, kind, site, scenario, file, record, cases, overrides, options)
+    return Session(gate, kind, site, scenario, file, record, resumed, cases, overrides, options)
+
+
+def _resumed(
+    config: pytest.Config, kind: str, site: Loaded[Site], scenario: Loaded[Scenario], criteria_file: Path
+) -> Path | None:
+    """Return the run to go on with. Raises ConfigError, EvidenceError: it cannot be gone on with as it began."""
+    if not config.getoption("resume"):
+        return None
+    path = Path(config.getoption("resume"))
+    if not path.is_dir():
+        raise ConfigError(f"{path}: no such run")
+    if config.getoption("nonce"):
+        raise ConfigError(f"{path}: --resume: its prompts are made of its own nonce: leave out NONCE=")
+    wanted = {
+        "kind": kind,
+        "site": site.value.model_dump(mode="json", by_alias=True),
+        "scenario": scenario.value.model_dump(mode="json", by_alias=True),
+        "criteria_sha256": sha256_of(criteria_file),
+        "suite": provenance.suite(),
+    }
+    if different := resume.differences(path, wanted):
+        raise ConfigError(f"{path}: --resume: {different[0]}: start a new run instead")
+    if (path / MANIFEST).exists():
+        # Files that a killed run had not sealed yet are no fault; those that it had must be as they were.
+        changed = [fault for fault in verify(path) if not fault.endswith("added since the run was sealed")]
+        if changed:
+            raise ConfigError(f"{path}: --resume: {changed[0]}")
+    judged = read_json(path / "verdict.json") if (path / "verdict.json").exists() else {}
+    if judged.get("verdict") in (verdict.PASS, verdict.FAIL):
+        raise ConfigError(f"{path}: --resume: it has been decided: {judged['verdict']}")
+    return path
 
 
 def _options(config: pytest.Config) -> tuple[dict[str, str], dict[str, str]]:
@@ -174,6 +208,11 @@ def _carry_out(session: Session, selected: int, progress: Progress) -> None:
     looks = {"blocks": list(loaded.looks.blocks), "alpha": list(loaded.looks.alpha)}
     if session.kind == "smoke":
         looks = {"blocks": [1], "alpha": looks["alpha"][:1]}
+    recorded = Run(session.resume).facts if session.resume is not None else None
+    nonce = session.options["nonce"] or None
+    fresh = seed_of_nonce(nonce) if nonce else secrets.randbits(48)
+    if session.kind != "smoke":
+        progress.line(f"plan: {plan.one_line(session.site, scenario, loaded)}; `make plan` tells what it can decide")
     request = gate_run.Request(
         gate=session.gate,
         kind=session.kind,
@@ -183,10 +222,11 @@ def _carry_out(session: Session, selected: int, progress: Progress) -> None:
         criteria_file=session.criteria_file,
         baseline_record=session.baseline_record,
         looks=looks,
-        seed=seed_of_nonce(nonce) if (nonce := session.options["nonce"]) else secrets.randbits(48),
-        nonce=nonce or None,
+        seed=fresh if recorded is None else int(recorded["seed"]),
+        nonce=nonce if recorded is None else recorded["nonce"],
         selection={"collected": len(session.cases), "selected": selected},
         overrides=session.overrides,
+        resume=session.resume,
     )
 
     def announce(path: Path) -> None:
@@ -194,10 +234,13 @@ def _carry_out(session: Session, selected: int, progress: Progress) -> None:
 
     try:
         session.problem = gate_run.carry_out(request, _check, _decide(session.kind), progress, announce)
+    except (resume.ResumeError, ledger.LedgerError) as error:
+        pytest.exit(f"kvgate: {error}", returncode=4)
     finally:
         if session.path is not None and session.kind in verdict.JUDGED_KINDS:
             session.verdict = verdict.judge(Run(session.path))
             write_whole(session.path / "verdict.json", verdict.to_bytes(session.verdict))
+            attempts.end(session.path, Run(session.path).facts, session.verdict, progress.line)
     if session.problem:
         progress.line(session.problem)
     if session.verdict is not None and session.path is not None:

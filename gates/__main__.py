@@ -7,10 +7,14 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from gates import verdict
+from gates import criteria, plan, proof, verdict
 from gates.explain import explain
 from gates.figures import figures
-from workloads.evidence import EvidenceError, Run, verify, write_whole
+from gates.imports import command as import_command
+from gates.oc import command as oc_command
+from scenarios.load import ConfigError, load_scenario, load_site
+from workloads import signing
+from workloads.evidence import EvidenceError, Run, write_whole
 
 USAGE_ERROR = 4  # as pytest's
 
@@ -24,46 +28,95 @@ def main(argv: list[str]) -> int:
     """Carry out one command; return the exit status. Errors are one line each."""
     parser = _Parser(prog="python -m gates", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
+    of_run: dict[str, argparse.ArgumentParser] = {}
     for name, text in (
         ("rejudge", "judge the sealed evidence again and write verdict.json"),
-        ("verify", "name every file changed, missing or added since the run was sealed"),
+        ("verify", "name every file changed, missing or added since the run was sealed, and who signed it"),
+        ("sign", "sign the manifest of a run that is as it was sealed"),
         ("explain", "say in words why the run got its verdict"),
     ):
-        commands.add_parser(name, help=text).add_argument("run", type=Path, metavar="RUN")
+        of_run[name] = commands.add_parser(name, help=text)
+        of_run[name].add_argument("run", type=Path, metavar="RUN")
+    of_run["verify"].add_argument(
+        "--allowed-signers", type=Path, metavar="FILE", help="whose keys are known (KVGATE_ALLOWED_SIGNERS)"
+    )
+    of_run["sign"].add_argument(
+        "--key", type=Path, help="SSH key; a public one if an agent holds it (KVGATE_SIGNING_KEY)"
+    )
+    of_run["sign"].add_argument("--as", dest="role", choices=tuple(signing.FILES), default=signing.WITNESS)
+    commands.add_parser("ledger", help="show all attempts and check their chain").add_argument(
+        "runs", type=Path, metavar="RUNS", help="the folder of the runs"
+    )
     commands.add_parser("figures", help="what a sent load showed; judges nothing").add_argument(
         "records", type=Path, metavar="FOLDER", help="of `python -m workloads send`, or a requests.jsonl"
     )
+    import_command.add_to(commands)
+    oc_command.add_options(commands.add_parser("oc", help="how often the rule is wrong: simulated, no run needed"))
+    planned = commands.add_parser("plan", help="what a G3 run will cost and can decide; starts nothing")
+    planned.add_argument(
+        "--site", default="rehearsal", metavar="SITE", help="a name in scenarios/sites, or a TOML path"
+    )
+    planned.add_argument("--scenario", default="rehearsal", metavar="SCENARIO", help="a name in the catalog, or a path")
     args = parser.parse_args(argv)
     try:
+        if args.command == "plan":
+            print("\n".join(_plan(args.site, args.scenario)))
+            return 0
+        if args.command == "oc":
+            print("\n".join(oc_command.lines(args)))
+            return 0
         if args.command == "figures":
             print("\n".join(figures(args.records)))
             return 0
+        if args.command == "import":
+            judged, path = _import(args)
+            print("\n".join([*verdict.summary_lines(judged), str(path)]))
+            return verdict.EXIT_STATUS[judged["verdict"]]
+        if args.command == "ledger":
+            return _told(proof.show_ledger(args.runs))
         if not args.run.is_dir():
             raise EvidenceError(
                 f"{args.run}: no such run: give the folder of a run, as in runs/20260101T000000Z-g3-abcdef"
             )
         run = Run(args.run)
         if args.command == "verify":
-            return _verify(args.run)
+            return _told(proof.verify_run(args.run, args.allowed_signers))
+        if args.command == "sign":
+            return _told(proof.sign_run(args.run, args.key, args.role))
         judged = verdict.judge(run)
         if args.command == "explain":
             print("\n".join(explain(run, judged)))
         else:
             write_whole(args.run / "verdict.json", verdict.to_bytes(judged))
             print("\n".join(verdict.summary_lines(judged)))
-    except (EvidenceError, verdict.NotJudgedError, OSError) as error:
+    except (EvidenceError, signing.SigningError, verdict.NotJudgedError, ConfigError, OSError) as error:
         print(f"kvgate: {' '.join(str(error).split())}", file=sys.stderr)
         return USAGE_ERROR
     return verdict.EXIT_STATUS[judged["verdict"]]
 
 
-def _verify(path: Path) -> int:
-    faults = verify(path)
-    for fault in faults:
-        print(fault)
-    if not faults:
-        print(f"{path}: every file is as it was sealed")
-    return 1 if faults else 0
+def _import(args: argparse.Namespace) -> tuple[verdict.Json, Path]:
+    """Return the verdict on files of others and the folder of the run that holds them; nothing half-written stays."""
+    staged = import_command.stage(args)
+    try:
+        judged = verdict.judge(Run(staged))
+        write_whole(staged / "verdict.json", verdict.to_bytes(judged))
+        return judged, import_command.settle(staged)
+    except BaseException:
+        import_command.discard(staged)
+        raise
+
+
+def _plan(site_name: str, scenario_name: str) -> list[str]:
+    site = load_site(site_name)
+    scenario = load_scenario(scenario_name, site).value
+    return plan.lines(site, scenario, criteria.load(criteria.file_for(scenario.gate, site)))
+
+
+def _told(told: proof.Told) -> int:
+    lines, status = told
+    print("\n".join(lines))
+    return status
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Is the opponent honest? A sick baseline or a slow recompute makes a good ratio.
+"""Is the opponent honest, and was anything measured? A sick baseline or a slow recompute makes a good ratio.
 
-Each function returns None, or why a comparison with that arm at that concurrency says nothing.
+Each function returns None, or why a comparison at that concurrency, or the whole run, is not to be believed.
 """
 
 from __future__ import annotations
@@ -10,11 +10,39 @@ from collections.abc import Sequence
 from typing import Any
 
 from gates import baseline, metrics, stats
+from gates.criteria import Criterion
 from gates.nodata import NoData
+from gates.stats import Estimate
 from scenarios.model import BASELINE, RECOMPUTE
 from workloads.evidence import Run
 
 Json = dict[str, Any]
+
+# Half the width of an interval, in log ratio. Time is measured to the nanosecond, and no two blocks of a real engine
+# agree to a millionth: quiet labs show some thousandths.
+WIDTH_MIN = 1e-6
+
+
+def nothing_measured(criterion: Criterion, pairs: Sequence[tuple[float, float]], log: Estimate) -> str | None:
+    """Return why the blocks' values, of both arms in pairs, cannot come from measuring: they do not vary."""
+    for arm, values in zip(criterion.arms, zip(*pairs, strict=True), strict=True):
+        if len(values) > 1 and len(set(values)) == 1:
+            told = f"{arm}: {criterion.metric} is the same in {len(values)} blocks to the last digit"
+            return f"{told}: that was not measured"
+    if log.n > 1 and not (log.high - log.low) / 2 > WIDTH_MIN:
+        return f"the blocks' ratios agree to {(log.high - log.low) / 2:.1g}: that was not measured"
+    return None
+
+
+def suite_changed(run: Run) -> str | None:
+    """Return why nobody can look up the code that measured: the suite's tree was not a commit's.
+
+    The evidence is no worse for it, so the verdict stands; but who accepts must be able to read what measured.
+    """
+    said = run.facts.get("suite")
+    if isinstance(said, dict) and said.get("dirty") is False and said.get("commit"):
+        return None
+    return "no acceptance: the suite was changed (dirty tree), or is of no known commit: nobody can look up its code"
 
 
 def slow_recompute(run: Run, step: int, blocks: Sequence[int]) -> str | None:

@@ -19,10 +19,9 @@ def explain(run: Run, verdict: Json) -> list[str]:
         lines.append("It is a rehearsal: real software on emulated tiers. Nothing it says is an acceptance.")
     lines += [f"The run as a whole cannot be trusted: {reason}." for reason in verdict["reasons"]]
     if verdict["verdict"] != "PASS":
-        lines += [f"Decided by {row['id']} at concurrency {row['step']}: {row['reason']}." for row in worst]
+        lines += [f"Decided by {_row(row)}: {row['reason']}." for row in worst]
     lines += [
-        f"{row['verdict']}: {row['id']} at concurrency {row['step']} "
-        f"(limit {row['operator']} {row['limit']:g} {row['unit']}): {row['reason']}."
+        f"{row['verdict']}: {_row(row)} (limit {row['operator']} {row['limit']:g} {row['unit']}): {row['reason']}."
         for row in rows
         if row["reason"] not in verdict["reasons"]
     ]
@@ -30,3 +29,7 @@ def explain(run: Run, verdict: Json) -> list[str]:
     lines.append(f"It rests on {len(blocks['valid'])} valid blocks; {len(blocks['invalid'])} were thrown out.")
     lines += [f"Block {block['block']} was invalid: {block['reasons'][0]}." for block in blocks["invalid"]]
     return lines
+
+
+def _row(row: Json) -> str:
+    return f"{row['id']} at concurrency {row['step'] or 'unknown'}"

@@ -9,6 +9,7 @@ from typing import Any
 from gates.validity import Breach, calibration, check_outputs, check_run, check_trial
 from gates.validity.breach import blame
 from gates.validity.records import name_of
+from gates.validity.trial import book_floor_of
 from scenarios.model import CANDIDATE, RECOMPUTE
 from workloads.evidence import Run
 
@@ -28,6 +29,7 @@ class Facts:
     untrusted: list[str]  # reasons against the run as a whole
     outputs: list[str] = field(default_factory=list)  # what was found when outputs were compared
     calibration: list[Json] = field(default_factory=list)  # the client's own bias at each concurrency
+    notes: list[str] = field(default_factory=list)  # told with the verdict, which they do not change
 
 
 def gather(run: Run, untrusted: Sequence[str]) -> Facts:
@@ -43,9 +45,10 @@ def gather(run: Run, untrusted: Sequence[str]) -> Facts:
     invalid: dict[int, list[str]] = {}
     checked: dict[str, list[Breach]] = {}
     replaced = 0
+    floor_s = book_floor_of(run)
     for block in run.blocks():
         number = int(block["block"])
-        found, reasons, gaps = _look_at(run, block)
+        found, reasons, gaps = _look_at(run, block, floor_s)
         checked |= found
         breaches += (told := [b for each in found.values() for b in each])
         if gaps and number in broken_off:
@@ -83,7 +86,7 @@ def _not_found_again(block: Json, found: Sequence[Breach]) -> list[str]:
     ]
 
 
-def _look_at(run: Run, block: Json) -> tuple[dict[str, list[Breach]], list[str], list[str]]:
+def _look_at(run: Run, block: Json, floor_s: float) -> tuple[dict[str, list[Breach]], list[str], list[str]]:
     """Return (breaches of each of its trials, reasons why it cannot be trusted, what of it is not there)."""
     number, order = int(block["block"]), list(block["order"])
     arms, steps = list(run.facts["scenario"]["arms"]), [int(s) for s in run.facts["scenario"]["steps"]]
@@ -101,6 +104,6 @@ def _look_at(run: Run, block: Json) -> tuple[dict[str, list[Breach]], list[str],
                 continue
             if trial.facts["prompt_set"] != block["prompt_set"]:
                 reasons.append(f"{arm} at concurrency {step} was sent prompt set {trial.facts['prompt_set']}")
-            breaches[name_of(trial)] = found = check_trial(run, trial)
+            breaches[name_of(trial)] = found = check_trial(run, trial, floor_s)
             reasons += [f"{b.trial}: {b.check}: {b.reason}" for b in found if b.whose != CANDIDATE]
     return breaches, reasons, gaps

@@ -24,7 +24,7 @@ class Figures:
         self.samples_s = {name: array("d") for name in names}
         self.requests = self.failed = self.shared = self.output_tokens = 0
         self.other_lengths = 0
-        self.no_itl: str | None = None
+        self.no_itl: list[str] = []
         self.clocks: dict[str, int] = {}
         self._first_ns: int | None = None
         self._last_ns: int | None = None
@@ -32,7 +32,6 @@ class Figures:
     def take(self, request: Json) -> None:
         """Take one record. Raises LookupError and TypeError for one of another shape."""
         self.requests += 1
-        self.clocks[request["clock"]] = self.clocks.get(request["clock"], 0) + 1
         self.samples_s["TTFT"].append(metrics.ttft_s(request))
         self.samples_s["TTFT from intended"].append(metrics.ttft_intended_s(request))
         if request["t_sent_ns"] is not None:
@@ -41,6 +40,7 @@ class Figures:
         if request["status"] != "ok":
             self.failed += 1
             return
+        self.clocks[request["clock"]] = self.clocks.get(request["clock"], 0) + 1
         self.shared += request["first_shared_read"]
         self.output_tokens += request["usage"]["completion_tokens"]
         found, ordered = request["usage"], (request["prompt_tokens_expected"], request["output_tokens_expected"])
@@ -51,7 +51,7 @@ class Figures:
                 self.samples_s[name].append(value)
         gaps = metrics.itl_s(request)
         if isinstance(gaps, NoData):
-            self.no_itl = self.no_itl or gaps.reason
+            self.no_itl.append(gaps.reason)
         else:
             self.samples_s["ITL"].extend(gaps)
 
@@ -59,9 +59,6 @@ class Figures:
         """Return the table. A quantile that rests on failed requests is shown as such, never as a number."""
         lines = [f"{'':20}{'n':>9}" + "".join(f"{f'p{share * 100:g}':>12}" for share in SHARES) + "   ms"]
         for name, values in self.samples_s.items():
-            if name == "ITL" and self.no_itl is not None:
-                lines.append(f"{name:20}{'no data: ' + self.no_itl}")
-                continue
             cells = [f"{len(values):>9}"]
             cells += [_cell(stats.quantile(values, share)) for share in SHARES] if values else [f"{'no data':>12}"]
             lines.append(f"{name:20}" + "".join(cells))
@@ -70,6 +67,8 @@ class Figures:
             f"{self.output_tokens / window_s:.1f} tokens/s over {window_s:.1f} s" if self.output_tokens else "no data"
         )
         clocks = ", ".join(f"{count} by the {clock}'s clock" for clock, count in sorted(self.clocks.items()))
+        if self.no_itl:
+            lines.append(f"ITL leaves out {len(self.no_itl)} requests (the first: {self.no_itl[0]})")
         return [
             f"requests            {self.requests}, {self.failed} of them failed",
             f"lengths             {self.other_lengths} had other prompt or output tokens, by usage, than was ordered",
@@ -85,6 +84,8 @@ def figures(path: Path) -> list[str]:
     Raises EvidenceError: none there, or a record of another shape.
     """
     file = path / "requests.jsonl" if path.is_dir() else path
+    if not file.exists() and (parts := sorted(path.glob("*.part"))):
+        raise EvidenceError(f"{file}: not there: the load was killed; give what it left instead: {parts[0]}")
     return of(read_jsonl(file), file).lines()
 
 

@@ -39,21 +39,24 @@ VERDICT_OF = {
 
 
 def turned(compare: str, log_ratio: float) -> float:
-    """Return ln(first / second arm) so that more is better: a reduction is a ratio below 1."""
-    return -log_ratio if compare == "reduction" else log_ratio
+    """Return ln(first / second arm) so that more is better: of a time, less is."""
+    return log_ratio if compare == "gain" else -log_ratio
 
 
-def edge_of(compare: str, limit: float) -> float:
-    """Return the relaxed limit, a share of the second arm, on the turned log scale.
+def relaxed_limit(operator: str, limit: float, tolerance: float) -> float:
+    """Return the limit, relaxed by the agreed tolerance; both are shares of the second arm."""
+    return limit + tolerance if operator == "<=" else limit - tolerance
+
+
+def edge_of(compare: str, relaxed: float) -> float:
+    """Return the relaxed limit on the turned log scale.
 
     Raises:
         ValueError: `compare` is no comparison of two arms.
     """
-    if compare == "reduction":
-        return -math.log1p(-limit)
-    if compare == "gain":
-        return math.log1p(limit)
-    raise ValueError(f"'{compare}' is no comparison of two arms")
+    if compare not in ("reduction", "increase", "gain"):
+        raise ValueError(f"'{compare}' is no comparison of two arms")
+    return turned(compare, math.log1p(-relaxed if compare == "reduction" else relaxed))
 
 
 def grounds(mean: ArrayLike, half_width: ArrayLike, edge: ArrayLike, precision: float | None) -> Codes:

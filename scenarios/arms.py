@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from scenarios import toy_model
@@ -62,7 +63,9 @@ def arm_plans(site: Site, scenario: Scenario, model: Path, work: Path, scratch: 
     return plans
 
 
-def fleet(site: Site, plans: dict[str, ArmPlan], logs: Logs, started: Started, say: Say) -> Fleet:
-    """Return the fleet that the site's policy asks for."""
+def fleet(
+    site: Site, plans: dict[str, ArmPlan], logs: Logs, started: Started, say: Say, starts: Mapping[str, int]
+) -> Fleet:
+    """Return the fleet that the site's policy asks for; `starts` says how often each arm was started before."""
     kind = Resident if site.engine.policy == "resident" else Exclusive
-    return kind(plans, logs, started, say)
+    return kind(plans, logs, started, say, starts)

@@ -31,9 +31,12 @@ class Fleet(Protocol):
 class Exclusive:
     """Each use of an arm is a fresh start of its processes: what a lab with one set of accelerators needs."""
 
-    def __init__(self, plans: Mapping[str, ArmPlan], logs: Logs, started: Started, say: Say) -> None:
+    def __init__(
+        self, plans: Mapping[str, ArmPlan], logs: Logs, started: Started, say: Say, starts: Mapping[str, int]
+    ) -> None:
+        """`starts`: how often each arm was started before, in earlier sessions of the run."""
         self._plans, self._logs, self._started, self._say = plans, logs, started, say
-        self._starts = dict.fromkeys(plans, 0)
+        self._starts = {name: starts.get(name, 0) for name in plans}
 
     @contextlib.contextmanager
     def arm(self, name: str) -> Iterator[LiveArm]:
@@ -51,8 +54,12 @@ class Exclusive:
 class Resident:
     """All arms are brought up at first use and stay up side by side."""
 
-    def __init__(self, plans: Mapping[str, ArmPlan], logs: Logs, started: Started, say: Say) -> None:
+    def __init__(
+        self, plans: Mapping[str, ArmPlan], logs: Logs, started: Started, say: Say, starts: Mapping[str, int]
+    ) -> None:
+        """`starts`: how often each arm was started before, in earlier sessions of the run."""
         self._plans, self._logs, self._started, self._say = plans, logs, started, say
+        self._numbers = {name: starts.get(name, 0) + 1 for name in plans}
         self._live: dict[str, LiveArm] = {}
 
     @contextlib.contextmanager
@@ -74,8 +81,8 @@ class Resident:
         workers = max(1, min(len(self._plans), os.cpu_count() or 1))
         pool = concurrent.futures.ThreadPoolExecutor(max_workers=workers)
         coming = {
-            name: pool.submit(bring_up, plan, self._logs(name, 1), 1, self._say, cancel)
-            for name, plan in self._plans.items()
+            name: pool.submit(bring_up, plan, self._logs(name, number), number, self._say, cancel)
+            for (name, plan), number in zip(self._plans.items(), self._numbers.values(), strict=True)
         }
         try:
             for future in concurrent.futures.as_completed(coming.values()):

@@ -51,6 +51,7 @@ class Tier(Strict):
     path: str  # absolute: a mount of the lab; relative: below the run's own scratch folder
     direct_io: bool = True
     medium: Medium | None = None
+    expected_read_bytes_per_s: PositiveFloat | None = None  # by the order; plans a run, judges nothing
     one_local_drive: bool = False  # said on the report's first page
     # What its reads come through, where counters tell: names in /sys/block, as "nvme0n1" (an array or its members, not
     # both), and "<device>/<port>" in /sys/class/infiniband, as "mlx5_0/1" (ports that carry nothing but the tier).
@@ -119,6 +120,15 @@ class LMCache(Strict):
     ready_deadline_s: Deadline = 60.0
 
 
+class Pace(Strict):
+    """What a run is planned with until G2 has measured it: stated by the site, judges nothing."""
+
+    start_s: PositiveFloat  # of an engine, model loaded
+    prefill_tokens_per_s: PositiveFloat
+    decode_s_per_token: PositiveFloat
+    sd: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.03  # of a block's log ratio
+
+
 class Site(Strict):
     """A lab: its software, its models, its tiers."""
 
@@ -132,6 +142,7 @@ class Site(Strict):
     models: Annotated[dict[Name, ServedModel], Field(min_length=1)]
     tiers: Annotated[dict[Name, Tier], Field(min_length=1)]
     # Criteria of the site's own, per gate: a name in gates/criteria, or a TOML file relative to the site's.
+    pace: Pace | None = None
     # G2's record of the baseline (gates/baseline.py), relative to the site's file; a rehearsal needs none.
     baseline_record: Annotated[str, Field(min_length=1)] | None = None
     criteria: dict[Literal["g1", "g2", "g3", "g4"], Annotated[str, Field(min_length=1)]] = {}
@@ -179,6 +190,8 @@ class Workload(Strict):
     client_bias_budget_share: Annotated[float, Field(gt=0, le=0.1, allow_inf_nan=False)] = 0.01
     first_shared_read_budget: Annotated[float, Field(ge=0, le=0.5, allow_inf_nan=False)] = 0.05
     first_token_mismatch_budget: Annotated[float, Field(ge=0, le=0.1, allow_inf_nan=False)] = 0.02
+    # How far rounding may move a first token's log-probability, in nats, where recompute does not show it itself.
+    first_logprob_noise: Annotated[float, Field(ge=0, le=0.5, allow_inf_nan=False)] = 0.2
 
 
 class Scenario(Strict):

@@ -163,7 +163,7 @@ NUMBER = "timestamp is a number of unknown unit: state it with --time-unit s or 
         ({"time": 1, "prompt": [1]}, SECONDS, "no output length: give one of output_length, output_tokens"),
         ({"time": 1, "prompt": [1], "usage": 5}, SECONDS, "no output length"),
         (asked(prompt=[1], completion_tokens=8), SECONDS, "output_tokens and completion_tokens differ"),
-        (asked(prompt=[1], output_tokens=0), SECONDS, "output_tokens is no whole number of tokens, 1 or more: mend or drop"),
+        (asked(prompt=[1], output_tokens=0), SECONDS, "output_tokens is no whole number of tokens, 1 to 10000000: mend or drop"),
         (asked(prompt=[1], output_tokens=True), SECONDS, "output_tokens is no whole number"),
         (asked(input_tokens="5"), SECONDS, "input_tokens is no whole number"),
         (asked(), SECONDS, "neither a prompt nor its length: give one of prompt, prompt_token_ids, messages, input_length"),

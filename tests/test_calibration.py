@@ -159,7 +159,8 @@ def told_of(folder: Path, **truth: Any) -> list[str]:
 
 
 def later(by_ns: int) -> Any:
-    return lambda record: record.update(t_first_ns=record["t_first_ns"] + by_ns)
+    """A change by which both times of an answer are later: its stamps still follow one another."""
+    return lambda record: record.update({key: record[key] + by_ns for key in ("t_first_ns", "t_last_ns")})
 
 
 def test_a_bias_within_its_budget_is_told_beside_it(tmp_path: Path) -> None:
@@ -174,14 +175,28 @@ def test_a_bias_within_its_budget_is_told_beside_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by_ns", [4_000_000, -4_000_000])
 def test_a_bias_over_its_budget_is_the_harness_fault_whatever_its_sign(tmp_path: Path, by_ns: int) -> None:
-    (told, _) = told_of(tmp_path, calibration=later(by_ns))
+    told = told_of(tmp_path, calibration=later(by_ns))[0]
     assert told.startswith("calibration (harness): the client's own bias at concurrency 2 is")
     assert "ms allowed by the differences to be resolved" in told
 
 
 def test_a_few_late_requests_are_no_bias_of_the_median(tmp_path: Path) -> None:
     late = {"calibration-c2-w0-1", "calibration-c2-w0-2"}
-    assert told_of(tmp_path, calibration=lambda r: later(10**8)(r) if r["id"] in late else None) == []
+    assert told_of(tmp_path, calibration=lambda r: later(2 * 10**7)(r) if r["id"] in late else None) == []
+
+
+def test_a_client_that_is_late_for_nearly_half_of_its_requests_is_told_though_its_median_is_sound(
+    tmp_path: Path,
+) -> None:
+    """2 of 5 late by 18 ms: 6 budgets at a tenth of the requests, nothing at the median."""
+
+    def late(record: Json) -> None:
+        if int(record["id"].rpartition("-w")[2].partition("-")[0]) % 5 < 2:
+            later(18_000_000)(record)
+
+    told = told_of(tmp_path, calibration=late)
+    assert len(told) == 2
+    assert "a tenth of the client's requests at concurrency 2 are 18.020 ms off or more, 15.0" in told[0]
 
 
 CALIBRATION_FAULTS: dict[str, tuple[Any, str]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import http.server
 import json
 import socket
@@ -35,6 +36,7 @@ class Script(http.server.ThreadingHTTPServer):
     chunked: bool = False
     bodies: list[Json]
     paths: list[str]
+    models: list[str] | None = None  # of /v1/models; None: it has none
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -52,6 +54,15 @@ class Script(http.server.ThreadingHTTPServer):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        served = getattr(self.server, "models", None)
+        data = [{"id": name, "object": "model"} for name in served or ()]
+        body = json.dumps({"object": "list", "data": data}).encode()
+        self.send_response(200 if served else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def do_POST(self) -> None:
         server = self.server
@@ -276,6 +287,121 @@ def test_a_fault_is_a_failed_record_sent_once(server: Script, name: str) -> None
     assert len(server.bodies) == 1  # no hidden retry
 
 
+@pytest.mark.parametrize("ending", ["no last chunk", "no end of the framing, then a reset"])
+def test_an_answer_that_said_its_end_is_whole_however_the_connection_ends(server: Script, ending: str) -> None:
+    server.chunked = ending == "no last chunk"
+    server.steps = [text("a"), text("b", "length"), *END, 5.0 if server.chunked else "reset"]
+    began_s = time.monotonic()
+    assert send(server, deadline_s=4.0)[0]["status"] == "ok"
+    assert time.monotonic() - began_s < 3.0  # and nobody waits for the deadline
+
+
+def test_trailers_and_an_end_in_two_pieces_do_not_cost_the_deadline() -> None:
+    for end in ([b"0\r\nX: y\r\n\r\n"], [b"0\r\n", b"\r\n"]):
+        body = b"".join(map(event, (text("a"), text("b", "length"), END[0])))
+        done = event("[DONE]")[:-2]  # without its blank line, so that only the framing tells of the end
+        parts = [b"%x\r\n%b\r\n" % (len(body + done), body + done), *end]
+        record = raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", *parts)
+        assert record["status"] == "ok", record["error"]
+
+
+def raw(*parts: bytes) -> Json:
+    """The record of a request that is answered by these bytes, a pause between each, on a connection left open."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        leaving = threading.Event()
+
+        def reply() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                peer.recv(1 << 16)
+                for part in parts:
+                    peer.sendall(part)
+                    time.sleep(0.02)
+                leaving.wait(8.0)
+
+        thread = threading.Thread(target=reply)
+        thread.start()
+        began_s = time.monotonic()
+        (record,) = client.run_wave(f"http://127.0.0.1:{listener.getsockname()[1]}", "m", orders(1), 6.0)
+        assert time.monotonic() - began_s < 5.0
+        leaving.set()
+        thread.join()
+    return record
+
+
+def test_thousands_of_interim_answers_are_no_answer() -> None:
+    record = raw(b"HTTP/1.1 100 Continue\r\n\r\n" * 3000)
+    assert record["status"] == "failed"
+    assert "head is longer" in record["error"]
+
+
+def test_an_error_document_instead_of_a_stream_keeps_its_message() -> None:
+    body = b'{"error": {"message": "model is loading"}}'
+    record = raw(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    assert (record["status"], record["error"]) == ("failed", "no stream of events: model is loading")
+
+
+def test_an_error_that_holds_half_a_character_pair_is_a_record_all_the_same() -> None:
+    body = b'{"error": {"message": "bad \\ud800"}}'
+    record = raw(b"HTTP/1.1 400 No\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    assert record["error"].startswith("HTTP 400: ")
+    json.dumps(record).encode()
+
+
+def test_an_answer_before_the_request_was_sent_is_none(server: Script) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
+        def reply() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                stream = b"".join(map(event, (text("a"), text("b", "length"), *END)))
+                peer.sendall(b"HTTP/1.1 200 OK\r\n\r\n" + stream)
+                time.sleep(0.3)
+
+        thread = threading.Thread(target=reply)
+        thread.start()
+        big = [client.Order("r", prompt(0, 2_000_000), 2, {})]
+        (record,) = client.run_wave(f"http://127.0.0.1:{listener.getsockname()[1]}", "m", big, 10.0)
+        thread.join()
+    assert record["status"] == "failed"
+
+
+def test_a_host_of_several_addresses_is_reached_at_the_one_that_answers(
+    server: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.steps = [text("a"), text("b", "length"), *END]
+    here = socket.getaddrinfo("127.0.0.1", server.server_port, type=socket.SOCK_STREAM)
+    nobody = socket.getaddrinfo("127.0.0.1", 9, type=socket.SOCK_STREAM)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_more: nobody + here)
+    assert send_one(server.url.replace("127.0.0.1", "lab"))["status"] == "ok"
+
+
+def test_this_machines_own_limits_are_not_the_servers_fault(server: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_more(*_args: object) -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(client, "connect", no_more)
+    with pytest.raises(client.ClientError, match=r"Too many open files.*ulimit -n"):
+        send(server, 3)
+
+
+def test_what_the_sink_raises_ends_the_load(server: Script) -> None:
+    server.steps = [text("a"), text("b", "length"), *END]
+    endpoint = client.Endpoint(server.url, "m")
+
+    def full(_record: Json) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def drive(sender: client.Client) -> None:
+        await arrival.closed_loop(sender.send, client.ahead(endpoint, orders(20)), 2)
+
+    with pytest.raises(OSError, match="No space left"):
+        client.drive_load(endpoint, 10.0, full, drive)
+    assert len(server.bodies) < 20
+
+
 def test_a_server_that_has_thought_better_of_it_is_not_asked_again(server: Script) -> None:
     server.status, server.steps = 503, [{"error": "busy"}]
     (first,) = send(server)
@@ -306,6 +432,7 @@ def test_a_server_that_is_not_there() -> None:
     (record,) = client.run_wave("http://127.0.0.1:9", "m", orders(1), 5.0)
     assert record["status"] == "failed"
     assert record["t_sent_ns"] is None
+    assert record["clock_offset_ns"] > 10**18
     assert record["error"].count("\n") == 0
 
 

@@ -1,80 +1,18 @@
-"""The run directory: whole files, sealed segments, and every change named."""
+"""The run directory as it is written and read: whole files, whole lines, each of its run."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.evidence import MANIFEST, EvidenceError, Run, RunDir, read_json, read_jsonl, verify
-
-
-@pytest.fixture
-def sealed(tmp_path: Path) -> Path:
-    run = RunDir.create(tmp_path, "g3")
-    run.write_json("run.json", {"schema": 1})
-    run.append("raw/a/c2/b01/requests.jsonl", {"id": "1"})
-    run.seal("look-1")
-    run.append("incidents.jsonl", {"kind": "x"})
-    run.seal("end")
-    return run.path
-
-
-def test_a_sealed_run_verifies_also_when_moved(sealed: Path) -> None:
-    assert verify(sealed) == []
-    moved = sealed.rename(sealed.parent / "elsewhere")
-    assert verify(moved) == []
-
-
-def test_verdict_and_reports_are_no_evidence(sealed: Path) -> None:
-    for name in ("verdict.json", "report.zh.html", "report.en.pdf", "MANIFEST.sha256.sig"):
-        (sealed / name).write_text("x", encoding="utf-8")
-    assert verify(sealed) == []
-
-
-def test_changed_missing_added_and_linked_files_are_named(sealed: Path) -> None:
-    (sealed / "raw/a/c2/b01/requests.jsonl").write_text('{"id": "2"}\n', encoding="utf-8")
-    (sealed / "incidents.jsonl").unlink()
-    (sealed / "raw/extra.jsonl").write_text("", encoding="utf-8")
-    (sealed / "raw/report.en.html").write_text("", encoding="utf-8")
-    assert sorted(verify(sealed)) == [
-        "incidents.jsonl: missing",
-        "raw/a/c2/b01/requests.jsonl: changed since it was sealed",
-        "raw/extra.jsonl: added since the run was sealed",
-        "raw/report.en.html: added since the run was sealed",
-    ]
-
-
-def test_a_segment_cannot_be_dropped_or_rewritten(sealed: Path) -> None:
-    manifest = sealed / MANIFEST
-    lines = manifest.read_text(encoding="utf-8").splitlines(keepends=True)
-    second = next(i for i, line in enumerate(lines) if line.startswith("# segment end"))
-    manifest.write_text("".join(lines[second:]), encoding="utf-8")
-    assert any("does not follow" in fault for fault in verify(sealed))
-
-
-def test_a_manifest_that_points_outside_is_refused(sealed: Path) -> None:
-    with (sealed / MANIFEST).open("a", encoding="utf-8") as f:
-        f.write("0" * 64 + "  ../../etc/passwd\n")
-    assert any("not a plain file of this run" in fault for fault in verify(sealed))
-
-
-def test_an_unsealed_run_says_so(tmp_path: Path) -> None:
-    run = RunDir.create(tmp_path, "g3")
-    assert verify(run.path) == [f"{MANIFEST}: missing or unreadable: the run was never sealed"]
-
-
-def test_growing_files_are_left_to_a_later_segment(tmp_path: Path) -> None:
-    run = RunDir.create(tmp_path, "g3")
-    run.append("raw/a/start-01/engine.log", {"a": 1})
-    run.write_json("run.json", {"schema": 1})
-    run.seal("look-1", growing=frozenset({"raw/a/start-01/engine.log"}))
-    run.append("raw/a/start-01/engine.log", {"a": 2})
-    run.seal("end")
-    assert verify(run.path) == []
+from workloads.evidence import EvidenceError, Run, RunDir, read_json, read_jsonl, write_whole
+from workloads.plain import being_written, open_plain, sha256_of, shown, sweep
 
 
 def test_nan_is_never_written(tmp_path: Path) -> None:
@@ -90,6 +28,7 @@ def test_nan_is_never_written(tmp_path: Path) -> None:
         (b"{nope}\n", "not JSON"),
         (b"[1]\n", "not a JSON object"),
         (b'{"a": NaN}\n', "NaN is no measured value"),
+        (b'{"a": 1}\r', "cut off"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, content: bytes, told: str) -> None:
@@ -117,3 +56,72 @@ def test_another_schema_is_refused(tmp_path: Path, schema: object) -> None:
     (tmp_path / "run.json").write_text(json.dumps({"schema": schema}), encoding="utf-8")
     with pytest.raises(EvidenceError, match=f"schema {schema!r}, this version reads 1"):
         Run(tmp_path)
+
+
+def test_what_is_no_plain_file_is_refused_without_waiting(tmp_path: Path) -> None:
+    pipe, device = tmp_path / "pipe.jsonl", tmp_path / "device.jsonl"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+    for path in (pipe, device, tmp_path):
+        for read in (lambda p: list(read_jsonl(p)), read_json, open_plain, sha256_of):
+            with pytest.raises(EvidenceError, match="not a plain file"):
+                read(path)
+
+
+def test_records_tell_their_run_also_where_the_folder_was_renamed(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path, "g3")
+    run.write_json("run.json", {"schema": 1, "run_id": run.run_id})
+    run.write_json("raw/a/start-01/start.json", {"arm": "a"})
+    run.append("raw/a/c2/b01/requests.jsonl", {"id": "1"})
+    run.write_json("other.json", {"x": 1})
+    moved = RunDir.reopen(run.path.rename(tmp_path / "elsewhere"))
+    moved.append("raw/a/c2/b01/requests.jsonl", {"id": "2"})
+    assert moved.run_id == run.run_id
+    assert read_json(moved.path / "raw/a/start-01/start.json") == {"arm": "a", "run": run.run_id}
+    assert {r["run"] for r in read_jsonl(moved.path / "raw/a/c2/b01/requests.jsonl")} == {run.run_id}
+    assert read_json(moved.path / "other.json") == {"x": 1}
+    assert "run" not in read_json(moved.path / "run.json")
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "a.json"
+    write_whole(target, b"old")
+
+    def fail(_source: object, _target: object) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no space"):
+        write_whole(target, b"new")
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"a.json": b"old"}
+
+
+def test_a_scratch_file_counts_as_being_written_while_its_writer_holds_it(tmp_path: Path) -> None:
+    scratch = tmp_path / ".verdict.json.abcd_123.part"
+    with scratch.open("wb") as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+        assert being_written(scratch)
+        assert sweep(tmp_path) == []
+        write_whole(tmp_path / "verdict.json", b"{}")  # somebody else's write of the same file goes beside it
+        assert scratch.exists()
+    assert not being_written(scratch)
+    other = tmp_path / "x.part"
+    other.write_bytes(b"")
+    assert not being_written(other)
+
+
+def test_what_a_killed_write_left_behind_goes_with_the_next_write_or_a_sweep(tmp_path: Path) -> None:
+    for name in (".a.json.abcdefgh.part", "raw/.t.json.abcdefgh.part", "raw/.t.json.part", "raw/x.part", "raw/[a].x"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"half")
+    write_whole(tmp_path / "a.json", b"whole")
+    assert not (tmp_path / ".a.json.abcdefgh.part").exists()
+    assert sweep(tmp_path) == ["raw/.t.json.abcdefgh.part"]
+    assert sorted(p.name for p in (tmp_path / "raw").iterdir()) == [".t.json.part", "[a].x", "x.part"]
+
+
+@given(st.text())
+def test_foreign_text_stays_one_printable_line(text: str) -> None:
+    assert shown(text).isprintable()
+    if text.isprintable():
+        assert shown(text) == text

@@ -105,10 +105,46 @@ def test_the_seed_is_recorded_and_a_nonce_makes_it(tmp_path: Path, base_url: str
     assert json.loads((tmp_path / "out" / "send.json").read_text())["seed"] == seed_of_nonce("late")
 
 
+def test_more_processes_than_users_send_every_wave(tmp_path: Path, base_url: str) -> None:
+    load = tmp_path / "load.toml"
+    load.write_text(
+        'schema = 1\ntitle = "few"\n[arrival.waves]\nusers = 2\nwaves = 2\n'
+        "[prompts.unshared]\nprompt_tokens = 10\noutput_tokens = 2\n"
+    )
+    done = send(tmp_path, load, base_url, "--processes", "3")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(list(read_jsonl(tmp_path / "out" / "requests.jsonl"))) == 4
+
+
+def test_failures_are_told_and_nothing_but_failures_is_an_error(tmp_path: Path, server: Script) -> None:  # noqa: F811
+    server.models = ["m"]
+    server.status, server.steps = 503, [{"error": {"message": "busy"}}]
+    done = send(tmp_path, write_load(tmp_path, "closed"), server.url, model="m")
+    assert done.returncode == 1
+    assert "10 requests, 10 of them failed (the first: HTTP 503: " in done.stdout
+
+
+def test_a_disk_that_is_full_ends_the_load_in_one_line(tmp_path: Path, base_url: str) -> None:
+    argv = [sys.executable, "-m", "workloads", "send", str(write_load(tmp_path, "poisson")), str(tmp_path / "out")]
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -f 4; exec "$@"', "send", *argv, "--url", base_url, "--model", "timing"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 4
+    assert "File too large" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 REFUSALS: dict[str, tuple[list[str], str]] = {
     "another model": (["--model", "llama"], "serves timing, not 'llama': mend --model"),
     "nobody": (["--url", "http://127.0.0.1:9"], "http://127.0.0.1:9/v1/models: nobody answers"),
     "no URL": (["--url", "localhost"], "not a URL of a server"),
+    "half an address": (["--url", "http://[::1"], "not a URL of a server"),
+    "no port": (["--url", "http://h:abc"], "not a URL of a server"),
+    "a path": (["--url", "http://127.0.0.1:9/v1/chat/completions"], "more than a server's address"),
+    "a password": (["--url", "http://me:secret@127.0.0.1:9"], "set KVGATE_API_KEY instead"),
+    "no vocabulary": (["--vocabulary-tokens", "1"], "is no vocabulary"),
+    "too large a vocabulary": (["--vocabulary-tokens", "9" * 26], "is no whole number"),
     "both": (["--nonce", "x"], "--seed, --nonce: give one of them"),
 }
 

@@ -124,3 +124,86 @@ def test_arbitrary_bytes_never_raise_and_never_succeed(parts: list[bytes]) -> No
     st.sampled_from(["choices", "usage", "error", "delta", "text", "logprobs", "tokens", "token_ids", "top_logprobs", "finish_reason"]), x, max_size=4), max_leaves=15))  # fmt: skip
 def test_any_json_in_a_chunk_is_survived(value: Any) -> None:
     outcome(events([Read(0, f"data: {json.dumps(value)}\n\n".encode()), Read(1, DONE.encode())]))
+
+
+def test_what_follows_the_first_token_in_its_read_marks_it() -> None:
+    for more in (": ping\n\n", "data: ", "event: x\n", line(chunk("b"))):
+        (first, *_) = events([Read(10, (line(chunk("a")) + more).encode())])
+        assert first.followed, more
+    (alone,) = events([Read(10, (": ping\n\n" + line(chunk("a"))).encode())])
+    assert not alone.followed
+
+
+def test_a_byte_order_mark_is_no_part_of_the_stream() -> None:
+    assert told("\ufeff" + line(chunk("a", "length")), USAGE, DONE)["t_first_ns"] == 10
+
+
+def test_a_line_that_is_no_field_is_a_failure() -> None:
+    record = told(chunk("a"), "d\0ta: {}\n\n", chunk("b", "length"), USAGE, DONE)
+    assert record["status"] == "failed"
+    assert "a line that is no event's" in record["error"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        line({"object": "error", "message": "kv load failed"}),
+        'event: error\ndata: {"message": "kv load failed"}\n\n',
+        line({"error": "kv load failed"}),
+    ],
+)
+def test_an_error_after_the_last_token_is_a_failure_whatever_its_shape(error: str) -> None:
+    record = told(chunk("a", "length"), USAGE, error, DONE)
+    assert (record["status"], record["error"]) == ("failed", "error inside the stream: kv load failed")
+
+
+@pytest.mark.parametrize("end", ["data: [DONE] \n\n", "data:[DONE]\n", "data: [DONE]"])
+def test_the_end_mark_counts_as_it_is_sent_out_there(end: str) -> None:
+    assert told(chunk("a", "length"), USAGE, end)["status"] == "ok"
+
+
+def test_an_event_that_is_not_the_end_mark_needs_its_blank_line() -> None:
+    assert len(list(events([Read(1, b'data: {"a": 1}\n')]))) == 0
+
+
+def test_another_choice_is_not_the_answer() -> None:
+    other = {"choices": [{"index": 1, "text": "z", "finish_reason": None}]}
+    record = told(other, chunk("a", "length"), USAGE, DONE)
+    assert (record["text"], record["t_first_ns"]) == ("a", 20)
+
+
+def test_tokens_held_back_come_with_the_next_chunk_that_carries_something() -> None:
+    def counted(word: str, tokens: int, reason: str | None = None) -> dict[str, Any]:
+        return {**delta(reason, content=word), "usage": {"prompt_tokens": 10, "completion_tokens": tokens}}
+
+    record = told(counted("a", 1), counted("", 2), counted("bc", 3, "length"), DONE)
+    assert record["chunk_tokens"] == [1, 2]
+    assert sum(record["chunk_tokens"]) == record["usage"]["completion_tokens"]
+
+
+def test_text_without_a_token_by_usage_is_a_contradiction() -> None:
+    none = {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 0}}
+    assert "no output token" in told(chunk("a", "length"), none, DONE)["error"]
+
+
+@pytest.mark.parametrize("number", ["-Infinity", "NaN", "-1e999", "1" + "0" * 400])
+def test_a_log_probability_that_no_record_can_hold_is_left_out(number: str) -> None:
+    text = (
+        f'{{"choices": [{{"index": 0, "text": "a", "logprobs": {{"top_logprobs": [{{"a": {number}, "b": -1.5}}]}}}}]}}'
+    )
+    record = told(f"data: {text}\n\n", chunk("b", "length"), USAGE, DONE)
+    assert (record["status"], record["first_logprobs"]) == ("ok", {"b": -1.5})
+    json.dumps(record, allow_nan=False)
+
+
+def test_ids_that_no_record_can_hold_are_left_out() -> None:
+    named = chunk("a", logprobs={"tokens": ["token_id:" + "9" * 5000, "token_id:7"]})
+    assert told(named, chunk("b", "length"), USAGE, DONE)["output_token_ids"] == [7]
+
+
+def test_a_long_line_in_many_reads_is_put_together_once() -> None:
+    whole = line(chunk("x" * 4_000_000)).encode()
+    reads = [Read(i, whole[i : i + 16384]) for i in range(0, len(whole), 16384)]
+    (event,) = events(reads)
+    assert len(event.data) > 4_000_000
+    assert event.t_ns == reads[-1].t_ns

@@ -210,7 +210,7 @@ def a_request() -> st.SearchStrategy[TraceRequest]:
         return TraceRequest(time_ms, tokens, output, ids)
 
     times = st.one_of(st.integers(0, 2**53).map(float), st.floats(0, 2**53))
-    return st.builds(build, times, st.integers(1, 3000), st.integers(1, 10**9), st.randoms(use_true_random=False))
+    return st.builds(build, times, st.integers(1, 3000), st.integers(1, 10**7), st.randoms(use_true_random=False))
 
 
 @settings(deadline=None)  # files are written to disk

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,14 +13,15 @@ from typing import Any, NoReturn
 
 from scenarios.load import ConfigError
 from workloads.anonymise import Reading, anonymise
-from workloads.client import Endpoint
-from workloads.endpoint import EndpointError, check
+from workloads.client import ClientError, Endpoint
+from workloads.endpoint import EndpointError, api_key, check
 from workloads.load import read_load
 from workloads.plan import plan
 from workloads.prompts import seed_of_nonce
 from workloads.send import SendError, Sending, send
 from workloads.traces import BLOCK_TOKENS, Trace, TraceError, TraceFacts
 
+VOCABULARY_MAX = 10_000_000
 USAGE_ERROR = 4  # as pytest's
 
 Commands = Any  # argparse keeps the type of its subparsers to itself
@@ -28,6 +30,10 @@ Commands = Any  # argparse keeps the type of its subparsers to itself
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE_ERROR, f"kvgate: {message}; see `{self.prog} --help`\n")
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def register(commands: Commands) -> None:
@@ -44,6 +50,7 @@ def main(argv: list[str]) -> int:
     register(parser.add_subparsers(dest="command", required=True, metavar="COMMAND"))
     args = parser.parse_args(argv)
     run: Callable[[argparse.Namespace], int] = args.run
+    signal.signal(signal.SIGTERM, _interrupt)  # whoever ends us wants what was recorded, too
     try:
         status = run(args)
         sys.stdout.flush()
@@ -54,7 +61,7 @@ def main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         print("kvgate: interrupted; what was recorded by then is kept", file=sys.stderr)
         return 130
-    except (ConfigError, TraceError, EndpointError, SendError, OSError) as error:
+    except (ConfigError, TraceError, EndpointError, SendError, ClientError, OSError) as error:
         print(f"kvgate: {' '.join(str(error).split())}", file=sys.stderr)
         return USAGE_ERROR
     return status
@@ -128,7 +135,7 @@ def _register_send(commands: Commands) -> None:
     parser.add_argument("--seed", type=int, help="default: drawn anew, and recorded")
     parser.add_argument("--nonce", help="text from which the seed is made, so that nobody can know the prompts before")
     parser.add_argument(
-        "--vocabulary-tokens", type=_positive, default=1000, metavar="N", help="ids below N; default 1000"
+        "--vocabulary-tokens", type=_vocabulary, default=1000, metavar="N", help="ids below N; default 1000"
     )
     parser.add_argument("--deadline-s", type=_positive, default=600, metavar="S", help="for one request; default 600")
     parser.add_argument("--processes", type=_positive, default=1, metavar="N", help="one is enough for 1000 users")
@@ -136,18 +143,18 @@ def _register_send(commands: Commands) -> None:
 
 
 def _send(args: argparse.Namespace) -> int:
-    key = os.environ.get("KVGATE_API_KEY")
-    endpoint = Endpoint(args.url.rstrip("/").removesuffix("/v1"), args.model, args.chat, key)
+    endpoint = Endpoint(args.url.rstrip("/").removesuffix("/v1"), args.model, args.chat, api_key())
     window = check(endpoint)
     if args.seed is not None and args.nonce is not None:
         raise ConfigError("--seed, --nonce: give one of them")
     drawn = secrets.randbits(48) if args.seed is None else args.seed
     seed = seed_of_nonce(args.nonce) if args.nonce is not None else drawn
-    count = send(
+    count, failed, first = send(
         Sending(args.load, endpoint, args.out, seed, args.vocabulary_tokens, window, args.deadline_s, args.processes)
     )
-    print(f"{args.out}/requests.jsonl: {count} requests; `python -m gates figures {args.out}` shows them")
-    return 0
+    told = f", {failed} of them failed (the first: {first})" if failed else ""
+    print(f"{args.out}/requests.jsonl: {count} requests{told}; `python -m gates figures {args.out}` shows them")
+    return 1 if failed == count else 0
 
 
 def _tell(path: Path, facts: TraceFacts) -> None:
@@ -164,8 +171,14 @@ def _add_block_tokens(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _vocabulary(text: str) -> int:
+    if not 2 <= (tokens := _positive(text)) <= VOCABULARY_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no vocabulary: 2 to {VOCABULARY_MAX} tokens")
+    return tokens
+
+
 def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text)):
+    if not (text.isascii() and text.isdigit() and len(text) <= 15 and int(text)):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
     return int(text)
 

@@ -18,7 +18,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from workloads.traces import BLOCK_TOKENS, LATEST_MS, Trace, TraceError, TraceRequest, read_objects, shown, write_trace
+from workloads.traces import (
+    BLOCK_TOKENS,
+    LATEST_MS,
+    TOKENS_MAX,
+    Trace,
+    TraceError,
+    TraceRequest,
+    read_objects,
+    shown,
+    write_trace,
+)
 
 TIME_FIELDS = ("timestamp", "time", "created", "created_at", "start_time")
 OUTPUT_FIELDS = ("output_length", "output_tokens", "completion_tokens", "usage.completion_tokens")
@@ -145,8 +155,9 @@ class _Lines:
     def _length(self, line: int, fields: dict[str, Any], names: tuple[str, ...]) -> int | None:
         found = {name: value for name in names if (value := _at(fields, name)) is not None}
         for name, value in found.items():
-            if type(value) is not int or value < 1:
-                raise self._refuse(line, f"{name} is no whole number of tokens, 1 or more: mend or drop the line")
+            if type(value) is not int or not 1 <= value <= TOKENS_MAX:
+                told = f"{name} is no whole number of tokens, 1 to {TOKENS_MAX}: mend or drop the line"
+                raise self._refuse(line, told)
         if len(set(found.values())) > 1:
             raise self._refuse(line, f"{' and '.join(found)} differ: keep the right one")
         return next(iter(found.values()), None)

@@ -11,24 +11,37 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import errno
 import gc
 import json
+import resource
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from workloads import arrival, http1, sse
+from pydantic_core import from_json
+
+from workloads import arrival, http1, kernel_time, sse
 from workloads.exchange import Address, Exchange, connect, exchange, fault
 from workloads.prompts import Prompt
 
 Json = dict[str, Any]
 Sink = Callable[[Json], None]
 
+# What this machine lacks, not the server: open files, ports, memory for a connection.
+OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+HINT = "raise the limit of open files (ulimit -n), use fewer users, or mend the name"
+TEXT_BYTES_MAX = 10_000
 EVENTS_A_STEP = 16  # a third of a millisecond of decoding
 EXCHANGES_A_COLLECTION = 5000
 AHEAD = 16  # requests made ready before their turn
+LOGPROBS = 5  # most that the API gives: how near the runners-up are tells rounding from wrong KV
+
+
+class ClientError(RuntimeError):
+    """One line: why this machine could not send what it had to; no fault of the server."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +94,7 @@ def prepare(endpoint: Endpoint, order: Order) -> Prepared:
         # Chat answers name no token ids, so the server must say how many tokens a chunk carries.
         asked["stream_options"]["continuous_usage_stats"] = True
     else:
-        asked |= {"prompt": order.prompt.token_ids(), "logprobs": 1, "return_tokens_as_token_ids": True}
+        asked |= {"prompt": order.prompt.token_ids(), "logprobs": LOGPROBS, "return_tokens_as_token_ids": True}
     headers = {"X-Request-Id": order.id}
     if endpoint.api_key:
         headers["Authorization"] = f"Bearer {endpoint.api_key}"
@@ -116,15 +129,23 @@ def run_waves(base_url: str, model_name: str, waves: Sequence[Sequence[Order]], 
 
 
 def drive_load(endpoint: Endpoint, deadline_s: float, sink: Sink, drive: Callable[[Client], Any]) -> None:
-    """Run the coroutine that `drive` makes from a client; `sink` has got every record when this returns."""
+    """Run the coroutine that `drive` makes from a client; `sink` has got every record when this returns.
+
+    Raises ClientError where this machine, not the server, is at fault, and what `sink` raises; the load ends with it.
+    """
 
     async def whole() -> None:
         client = Client(endpoint, deadline_s, sink)
         try:
             await drive(client)
             await client.settled()
+        except BaseExceptionGroup as group:
+            # The requests under way are told by their records; what ended the load is one thing.
+            raise (client.fault or group.exceptions[0]) from None
         finally:
             client.close()
+
+    _allow_open_files()
 
     # No collection of garbage falls into the measurement by itself; the client asks for it now and then.
     gc.collect()
@@ -135,6 +156,14 @@ def drive_load(endpoint: Endpoint, deadline_s: float, sink: Sink, drive: Callabl
     finally:
         gc.enable()
         gc.unfreeze()
+
+
+def _allow_open_files() -> None:
+    """Raise the soft limit on open files to the hard one: a connection each is what a thousand users need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class Client:
@@ -152,6 +181,7 @@ class Client:
         self._settled = asyncio.Event()
         self._settled.set()
         self._exchanges = 0
+        self.fault: BaseException | None = None  # what ended the load
 
     async def connect_ahead(self, count: int) -> None:
         """Open connections for the next `count` requests. What fails now will fail, and be told, when it is sent."""
@@ -160,23 +190,48 @@ class Client:
                 self._connected.append(await self._connect())
 
     async def send(self, prepared: Prepared, t_intended_ns: int) -> None:
-        """Send one request; return when its answer has ended. Its record follows once it is decoded."""
+        """Send one request; return when its answer has ended. Its record follows once it is decoded.
+
+        Raises ClientError where this machine is at fault, and whatever ended the load.
+        """
+        if self.fault is not None:
+            raise self.fault
+        end_s = asyncio.get_running_loop().time() + self._deadline_s
         try:
             sock = self._connected.popleft() if self._connected else await self._connect()
         except TimeoutError:
-            found = Exchange([], "kernel", error=f"no connection within the deadline of {self._deadline_s:g} s")
+            found = _unconnected(f"no connection within the deadline of {self._deadline_s:g} s")
         except OSError as error:
-            found = Exchange([], "kernel", error=fault(error))
+            if error.errno in OURS or isinstance(error, socket.gaierror):
+                self._end(
+                    ClientError(f"the client cannot connect to {self._endpoint.base_url}: {fault(error)}: {HINT}")
+                )
+                raise self.fault from None  # type: ignore[misc]  # just set
+            found = _unconnected(fault(error))
         else:
             await self._turn()
-            found = await exchange(sock, prepared.request, self._deadline_s)
+            left_s = max(end_s - asyncio.get_running_loop().time(), 0.001)
+            found = await exchange(sock, prepared.request, left_s)
+            if found.timed_out:
+                found.error = f"no end within the deadline of {self._deadline_s:g} s"
         self._undecoded.append(_decode(prepared.order, t_intended_ns, found))
         self._settled.clear()
         self._start_pump()
 
     async def settled(self) -> None:
-        """Return when every answer has been decoded and its record given away."""
+        """Return when every answer has been decoded and its record given away. Raises what ended the load."""
         await self._settled.wait()
+        if self.fault is not None:
+            raise self.fault
+
+    def _end(self, fault: BaseException) -> None:
+        """End the load: nothing more is sent or decoded, and whoever waits is told."""
+        self.fault = self.fault or fault
+        self._undecoded.clear()
+        while self._waiting:
+            if not (turn := self._waiting.popleft()).done():
+                turn.set_exception(self.fault)
+        self._settled.set()
 
     def close(self) -> None:
         """Close the connections that were not used."""
@@ -213,11 +268,14 @@ class Client:
             if not turn.done():
                 turn.set_result(None)
         elif self._undecoded:
-            record = next(self._undecoded[0])
-            if record is not None:
-                self._undecoded.popleft()
-                self._sink(record)
-                self._exchanges += 1
+            try:
+                record = next(self._undecoded[0])
+                if record is not None:
+                    self._undecoded.popleft()
+                    self._sink(record)
+                    self._exchanges += 1
+            except BaseException as error:  # noqa: BLE001  # a callback's exception would be logged, and all would wait
+                self._end(error)
         if self._exchanges >= EXCHANGES_A_COLLECTION:
             self._exchanges = 0
             gc.collect()
@@ -258,6 +316,10 @@ def ahead(endpoint: Endpoint, orders: Iterable[Order]) -> Iterator[Prepared]:
         refill()
 
 
+def _unconnected(error: str) -> Exchange:
+    return Exchange([], "kernel", clock_offset_ns=kernel_time.clock_offset_ns(), error=error)
+
+
 def _decode(order: Order, t_intended_ns: int, found: Exchange) -> Iterator[Json | None]:
     """Yield None after every few events, and at last the record."""
     taking = sse.Outcome()
@@ -268,16 +330,17 @@ def _decode(order: Order, t_intended_ns: int, found: Exchange) -> Iterator[Json 
         if head is None or body is None:
             error = error or "the connection was closed without an answer"
         elif head.status != 200:
-            text = b"".join(read.data for read in http1.pieces(head, body, found.reads))
-            error = f"HTTP {head.status}: {_message(text)}"
+            error = f"HTTP {head.status}: {_message(_text(head, found.reads))}"
         else:
             for number, event in enumerate(sse.events(http1.pieces(head, body, found.reads)), start=1):
                 taking.take(event)
                 if number % EVENTS_A_STEP == 0:
                     yield None
-            if body.complete:
+            if body.complete or taking.ended:
                 error = None  # what came after the whole answer is nothing to it
-    except http1.ProtocolError as broken:
+            if not taking.events and error is None and (text := _text(head, found.reads)):
+                error = f"no stream of events: {_message(text)}"
+    except (http1.ProtocolError, sse.StreamError) as broken:
         error = str(broken)
     outcome = taking.result()
     if error is not None:
@@ -285,6 +348,9 @@ def _decode(order: Order, t_intended_ns: int, found: Exchange) -> Iterator[Json 
     for stamp in ("t_first_ns", "t_last_ns"):
         if outcome[stamp] is not None:
             outcome[stamp] -= found.clock_offset_ns
+    early = found.t_sent_ns is None or (outcome["t_first_ns"] or found.t_sent_ns) < found.t_sent_ns
+    if outcome["status"] == "ok" and early:
+        outcome |= {"status": "failed", "error": "answered before the whole request was sent"}
     found.reads.clear()
     yield {
         "id": order.id,
@@ -300,11 +366,13 @@ def _decode(order: Order, t_intended_ns: int, found: Exchange) -> Iterator[Json 
     }
 
 
+def _text(head: http1.Head, reads: Sequence[http1.Read]) -> bytes:
+    """Return the beginning of a body that is no stream. Raises ProtocolError."""
+    return b"".join(read.data for read in http1.pieces(head, http1.Body(head), reads))[:TEXT_BYTES_MAX]
+
+
 def _message(body: bytes) -> str:
-    text = body.decode("utf-8", "replace")
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    error = value.get("error", value) if isinstance(value, dict) else value
-    return str(error.get("message", error)) if isinstance(error, dict) else str(error)
+        return sse.message(from_json(body))
+    except ValueError:
+        return body.decode("utf-8", "replace")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import httpx2
 import openai
 
@@ -14,15 +16,37 @@ class EndpointError(ValueError):
     """One line: URL, what is wrong with it, and what to do."""
 
 
+def api_key() -> str | None:
+    """Return the key from KVGATE_API_KEY, None where there is none. Raises EndpointError: no key can look like that."""
+    key = os.environ.get("KVGATE_API_KEY")
+    if key and not (key.isascii() and key.isprintable()):
+        raise EndpointError("KVGATE_API_KEY: holds characters that no key has: set it to the key alone")
+    return key
+
+
+def _check_url(endpoint: Endpoint) -> None:
+    """Raise EndpointError unless the base URL is a scheme, a host and a port, and nothing more."""
+    remedy = "give it as http://HOST:PORT"
+    shown = endpoint.base_url
+    try:
+        url, port = endpoint.url, endpoint.url.port
+    except ValueError as error:
+        raise EndpointError(f"{shown}: not a URL of a server ({error}): {remedy}") from None
+    if url.username is not None or url.password is not None:
+        raise EndpointError("--url: holds a user or a password, which would be recorded: set KVGATE_API_KEY instead")
+    if url.scheme not in ("http", "https") or not url.hostname or port == 0:
+        raise EndpointError(f"{shown}: not a URL of a server: {remedy}")
+    if url.path or url.query or url.fragment:
+        raise EndpointError(f"{shown}: more than a server's address: {remedy}")
+
+
 def check(endpoint: Endpoint) -> int | None:
     """Return the served model's window in tokens, None where the server does not say.
 
     Raises EndpointError: nobody answers, no OpenAI-compatible server, or another model.
     """
     where = f"{endpoint.base_url}/v1/models"
-    url = endpoint.url
-    if url.scheme not in ("http", "https") or not url.hostname:
-        raise EndpointError(f"{endpoint.base_url}: not a URL of a server: give it as http://HOST:PORT")
+    _check_url(endpoint)
     http = httpx2.Client(trust_env=False, timeout=TIMEOUT_S)
     try:
         with openai.OpenAI(
@@ -30,9 +54,9 @@ def check(endpoint: Endpoint) -> int | None:
         ) as client:
             served = {model.id: model for model in client.models.list().data}
     except openai.APIStatusError as error:
-        raise EndpointError(
-            f"{where}: HTTP {error.status_code}: no OpenAI-compatible server, or it wants a key: see --url, --api-key"
-        ) from None
+        wants_key = error.status_code in (401, 403)
+        remedy = "it wants a key: set KVGATE_API_KEY" if wants_key else "no OpenAI-compatible server: mend --url"
+        raise EndpointError(f"{where}: HTTP {error.status_code}: {remedy}") from None
     except openai.APIConnectionError as error:
         cause = " ".join(str(error.__cause__ or error).split())
         raise EndpointError(f"{where}: nobody answers ({cause}): start the engine, or mend --url") from None

@@ -5,38 +5,58 @@ Nothing is judged here. Files appear whole (JSON) or line by line, flushed (JSON
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import json
-import os
 import re
 import secrets
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
+from pydantic_core import from_json
+
+from workloads import plain, seal, signing
+from workloads.plain import EvidenceError, sha256_of, write_whole
+from workloads.seal import MANIFEST, verify
+
 Json = dict[str, Any]
 
-MANIFEST = "MANIFEST.sha256"
-# Made from the evidence, or about it: not part of it.
-DERIVED = re.compile(
-    r"verdict\.json|smoke\.json|report\.[^/]*|MANIFEST\.sha256(\.sig.*)?|LEDGER\.extract\.json|[^/]*\.sig"
-)
+__all__ = [
+    "MANIFEST", "RECORDS", "SCHEMA", "EvidenceError", "Run", "RunDir", "Trial", "read_json", "read_jsonl", "sha256_of",
+    "verify", "write_whole",
+]  # fmt: skip
 SCHEMA = 1
-_GENESIS = "0" * 64
-
-
-class EvidenceError(ValueError):
-    """One line that names the file (and line) of the run that is wrong, and how."""
+# What the run itself records: each object tells in `run` whose it is, so that what was copied in from another run
+# shows. Output of tools and servers is kept as it came, and what is brought along (criteria, G2's record) as it was.
+RECORDS = re.compile(
+    r"incidents(-\d+)?\.jsonl|blocks/b\d+\.json|calibration/c\d+/requests\.jsonl"
+    r"|raw/[^/]+/(start-\d+/start\.json|populate\.jsonl|(control|needles)\.json)"
+    r"|raw/[^/]+/c\d+/b\d+/((trial|chunks)\.json|(requests|counters)\.jsonl)"
+)
 
 
 class RunDir:
     """A run being recorded. Only one process writes to it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, session: int = 1) -> None:
         self.path = path
+        self.session = session  # a run that is resumed goes on in another one
+
+    @classmethod
+    def reopen(cls, path: Path) -> Self:
+        """Return a recorded run to go on with: what was sealed stays as it is, so its next session has files apart.
+
+        What a write that was cut off left behind is removed. Raises OSError.
+        """
+        plain.sweep(path)
+        return cls(path, 1 + len(list(path.glob("host/before*"))))
+
+    def of_session(self, name: str) -> str:
+        """Return the name that a file or folder has in this session: as given in the first, then `name-2` and on."""
+        stem, dot, suffix = name.partition(".")
+        return name if self.session == 1 else f"{stem}-{self.session}{dot}{suffix}"
 
     @classmethod
     def create(cls, runs: Path, gate: str) -> Self:
@@ -46,10 +66,11 @@ class RunDir:
         path.mkdir(parents=True)
         return cls(path)
 
-    @property
+    @functools.cached_property
     def run_id(self) -> str:
-        """Return the folder's name as it was given."""
-        return self.path.name
+        """Return the folder's name as it was given: run.json keeps it, whatever the folder is called now."""
+        file = self.path / "run.json"
+        return str(read_json(file).get("run_id", self.path.name)) if file.exists() else self.path.name
 
     def folder(self, relative: str) -> Path:
         """Return the folder of that relative name, made if need be."""
@@ -59,6 +80,8 @@ class RunDir:
 
     def write_json(self, relative: str, value: object) -> None:
         """Write a JSON file whole or not at all."""
+        if isinstance(value, dict):
+            value = self._bound(relative, value)
         self.write_bytes(relative, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
 
     def write_bytes(self, relative: str, content: bytes) -> None:
@@ -75,9 +98,13 @@ class RunDir:
         """Append lines to a JSONL file in one write."""
         target = self.path / relative
         target.parent.mkdir(parents=True, exist_ok=True)
-        text = "".join(json.dumps(v, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n" for v in values)
+        bound = (self._bound(relative, value) for value in values)
+        lines = [json.dumps(v, ensure_ascii=False, allow_nan=False, separators=(",", ":")) for v in bound]
         with target.open("ab") as f:
-            f.write(text.encode())
+            f.write("".join(line + "\n" for line in lines).encode())
+
+    def _bound(self, relative: str, value: Json) -> Json:
+        return {**value, "run": self.run_id} if RECORDS.fullmatch(relative) else value
 
     def incident(
         self,
@@ -91,7 +118,7 @@ class RunDir:
     ) -> None:
         """Record what went wrong and whose it was."""
         self.append(
-            "incidents.jsonl",
+            self.of_session("incidents.jsonl"),
             {
                 "t_utc": datetime.now(UTC).isoformat(timespec="milliseconds"),
                 "whose": whose,
@@ -104,85 +131,14 @@ class RunDir:
         )
 
     def seal(self, label: str, growing: frozenset[str] = frozenset()) -> str:
-        """Append a manifest segment over every file not yet sealed and return the manifest's SHA-256.
+        """Append a manifest segment over every file not yet sealed, sign it where a key is named; return its SHA-256.
 
         `growing` names files that are still being written (logs of live processes); a later segment takes them.
-        Each segment's header carries the hash of the manifest before it, so that none can be left out or exchanged.
+        A signature that cannot be made is told in a file beside it and stops nothing. Raises OSError.
         """
-        manifest = self.path / MANIFEST
-        before = manifest.read_bytes() if manifest.exists() else b""
-        sealed = {name for name, _ in _manifest_entries(before.decode())}
-        previous = hashlib.sha256(before).hexdigest() if before else _GENESIS
-        lines = [f"# segment {label} after {previous}"]
-        for name in _evidence_files(self.path):
-            if name not in sealed and name not in growing:
-                lines.append(f"{sha256_of(self.path / name)}  {name}")
-        content = before + ("\n".join(lines) + "\n").encode()
-        write_whole(manifest, content)
-        return hashlib.sha256(content).hexdigest()
-
-
-def write_whole(target: Path, content: bytes) -> None:
-    """Replace `target` by `content` in one step: readers see the old file or the new one, never a part."""
-    handle, scratch = tempfile.mkstemp(prefix=".", suffix=".part", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as f:
-            f.write(content)
-            f.flush()
-            os.fsync(f.fileno())
-        os.chmod(scratch, 0o644)
-        os.replace(scratch, target)
-    except BaseException:
-        os.unlink(scratch)
-        raise
-
-
-def sha256_of(path: Path) -> str:
-    """Return the file's SHA-256 in hex."""
-    with path.open("rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()
-
-
-def verify(path: Path) -> list[str]:
-    """Return one line per file that is changed, missing or added against the manifest, or per broken segment.
-
-    An empty list means that the evidence is what was sealed. The verdict, reports and signatures are no evidence.
-    """
-    manifest = path / MANIFEST
-    try:
-        text = manifest.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return [f"{MANIFEST}: missing or unreadable: the run was never sealed"]
-    faults: list[str] = []
-    seen: set[str] = set()
-    position = 0
-    for number, line in enumerate(text.splitlines(keepends=True), start=1):
-        body = line.rstrip("\n")
-        if body.startswith("# segment "):
-            before = text[:position].encode()
-            expected = hashlib.sha256(before).hexdigest() if before else _GENESIS
-            if not body.endswith(f" after {expected}"):
-                faults.append(f"{MANIFEST}:{number}: this segment does not follow what stands before it")
-        else:
-            entry = re.fullmatch(r"([0-9a-f]{64})  ([^\0]+)", body)
-            if entry is None or not line.endswith("\n"):
-                faults.append(f"{MANIFEST}:{number}: not a line of a manifest")
-            elif entry[2] in seen:
-                faults.append(f"{MANIFEST}:{number}: {entry[2]} is listed twice")
-            else:
-                seen.add(entry[2])
-                target = path / entry[2]
-                if not _stays_inside(path, entry[2]) or target.is_symlink():
-                    faults.append(f"{MANIFEST}:{number}: {entry[2]} is not a plain file of this run")
-                elif not target.is_file():
-                    faults.append(f"{entry[2]}: missing")
-                elif sha256_of(target) != entry[1]:
-                    faults.append(f"{entry[2]}: changed since it was sealed")
-        position += len(line)
-    if not seen:
-        faults.append(f"{MANIFEST}: lists nothing")
-    faults += [f"{name}: added since the run was sealed" for name in _evidence_files(path) if name not in seen]
-    return faults
+        digest = seal.seal(self.path, label, growing)
+        signing.sign_seal(self.path)
+        return digest
 
 
 @dataclass(frozen=True)
@@ -242,18 +198,29 @@ class Run:
         file = self.path / "raw" / arm / "populate.jsonl"
         return list(read_jsonl(file)) if file.exists() else []
 
+    def sessions(self) -> int:
+        """Return in how many sessions the run was recorded: more than one where it was resumed."""
+        return max(1, len(list(self.path.glob("host/before*"))))
+
     def incidents(self) -> list[Json]:
-        """Return incidents.jsonl, empty where there is none."""
-        file = self.path / "incidents.jsonl"
-        return list(read_jsonl(file)) if file.exists() else []
+        """Return the incidents of all sessions, each with its `session`; empty where there is none."""
+        found: list[Json] = []
+        for session in range(1, self.sessions() + 1):
+            file = self.path / RunDir(self.path, session).of_session("incidents.jsonl")
+            if file.exists():
+                found += [{**incident, "session": session} for incident in read_jsonl(file)]
+        return found
 
 
 def read_json(path: Path) -> Json:
     """Return the JSON object in `path`. Raises EvidenceError naming the file."""
     try:
-        value = json.loads(path.read_bytes(), parse_constant=_no_constant)
+        with plain.open_plain(path) as f:
+            value = json.loads(f.read(), parse_constant=_no_constant)
     except FileNotFoundError:
         raise EvidenceError(f"{path}: missing") from None
+    except EvidenceError:
+        raise
     except (OSError, ValueError, RecursionError) as error:
         raise EvidenceError(f"{path}: not JSON: {error}") from None
     if not isinstance(value, dict):
@@ -264,14 +231,15 @@ def read_json(path: Path) -> Json:
 def read_jsonl(path: Path) -> Iterator[Json]:
     """Yield the objects of a JSONL file. Raises EvidenceError naming file and line."""
     try:
-        with path.open("rb") as f:
+        with plain.open_plain(path) as f:
             for number, line in enumerate(f, start=1):
                 if not line.endswith(b"\n"):
                     raise EvidenceError(f"{path}:{number}: cut off in the middle of a line")
                 try:
-                    value = json.loads(line, parse_constant=_no_constant)
-                except (ValueError, RecursionError) as error:
-                    raise EvidenceError(f"{path}:{number}: not JSON: {error}") from None
+                    # Many times faster than the standard library's, which counts with millions of records.
+                    value = from_json(line, allow_inf_nan=False)
+                except ValueError as error:
+                    raise EvidenceError(f"{path}:{number}: not JSON: {_why(line) or error}") from None
                 if not isinstance(value, dict):
                     raise EvidenceError(f"{path}:{number}: not a JSON object")
                 yield value
@@ -279,21 +247,14 @@ def read_jsonl(path: Path) -> Iterator[Json]:
         raise EvidenceError(f"{path}: {error.strerror or error}") from None
 
 
+def _why(line: bytes) -> str:
+    """Return in the standard library's words why a line is not JSON; empty where that would take it."""
+    try:
+        json.loads(line, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return ""
+
+
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no measured value")
-
-
-def _evidence_files(path: Path) -> list[str]:
-    names = (p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file() or p.is_symlink())
-    return sorted(n for n in names if not DERIVED.fullmatch(n) and not n.endswith(".part"))
-
-
-def _manifest_entries(text: str) -> Iterator[tuple[str, str]]:
-    for line in text.splitlines():
-        if not line.startswith("#"):
-            digest, _, name = line.partition("  ")
-            yield name, digest
-
-
-def _stays_inside(path: Path, name: str) -> bool:
-    return (path / name).resolve().is_relative_to(path.resolve())

@@ -7,7 +7,6 @@ Nothing is decoded while the answer streams.
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import socket
 import ssl
@@ -16,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult
 
-from workloads import http1, kernel_time
+from workloads import http1, kernel_time, sse
 
 READ_BYTES = 1 << 14
+ANSWER_BYTES_MAX = 1 << 26  # no answer of a language model is longer: it would only fill the memory
 CLOSE_S = 0.05  # what a server gets to close a connection after its answer
 
 
@@ -33,14 +33,14 @@ class Exchange:
     head: http1.Head | None = None
     closed: bool = False  # by the server
     error: str | None = None
+    timed_out: bool = False
 
 
 @dataclass(frozen=True)
 class Address:
     """Where to connect: resolved once, before anything is timed."""
 
-    family: socket.AddressFamily
-    sockaddr: tuple[Any, ...]
+    places: tuple[tuple[socket.AddressFamily, tuple[Any, ...]], ...]  # tried in this order
     host: str
     tls: ssl.SSLContext | None
 
@@ -49,19 +49,31 @@ class Address:
         """Return the address of a URL. Raises OSError when its name cannot be resolved."""
         host, tls = url.hostname or "", url.scheme == "https"
         found = socket.getaddrinfo(host, url.port or (443 if tls else 80), type=socket.SOCK_STREAM)
-        family, _, _, _, sockaddr = found[0]
         context = ssl.create_default_context() if tls else None
-        return Address(family, tuple(sockaddr), host, context)
+        return Address(tuple((family, tuple(sockaddr)) for family, _, _, _, sockaddr in found), host, context)
 
 
 async def connect(address: Address) -> socket.socket:
-    """Return a connected, non-blocking socket that the kernel stamps. Raises OSError (ssl.SSLError is one)."""
+    """Return a connected, non-blocking socket that the kernel stamps: of the first place that takes it.
+
+    Raises OSError (ssl.SSLError is one).
+    """
+    for number, place in enumerate(address.places):
+        try:
+            return await _connect(address, *place)
+        except ConnectionRefusedError:
+            if number == len(address.places) - 1:
+                raise
+    raise OSError(f"{address.host} has no address")
+
+
+async def _connect(address: Address, family: socket.AddressFamily, sockaddr: tuple[Any, ...]) -> socket.socket:
     loop = asyncio.get_running_loop()
-    sock = socket.socket(address.family, socket.SOCK_STREAM)
+    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await loop.sock_connect(sock, address.sockaddr)
+        await loop.sock_connect(sock, sockaddr)
         if address.tls is None:
             kernel_time.switch_on(sock)
             return sock
@@ -101,7 +113,7 @@ class _Answer:
         self._begin = b""  # what came before the head was whole
         self._found = Exchange([], "user" if self._tls else "kernel", clock_offset_ns=kernel_time.clock_offset_ns())
         self.ended: asyncio.Future[Exchange] = self._loop.create_future()
-        self._timer = self._loop.call_later(deadline_s, self._end, f"no end within the deadline of {deadline_s:g} s")
+        self._timer = self._loop.call_later(deadline_s, self._time_out)
         self._loop.add_reader(self._handle, self._readable)
         self._send()
 
@@ -110,6 +122,10 @@ class _Answer:
         self._loop.remove_reader(self._handle)
         self._loop.remove_writer(self._handle)
         self._sock.close()
+
+    def _time_out(self) -> None:
+        self._found.timed_out = True
+        self._end("no end within the deadline")
 
     def _end(self, error: str | None) -> None:
         if not self.ended.done():
@@ -157,6 +173,9 @@ class _Answer:
             t_ns, self._found.clock = time.time_ns(), "user"
         self._found.reads.append(http1.Read(t_ns, data))
         self._received_bytes += len(data)
+        if self._received_bytes > ANSWER_BYTES_MAX:
+            self._end(f"the answer is longer than {ANSWER_BYTES_MAX} bytes")
+            return
         head = self._found.head
         if head is None:
             self._begin += data
@@ -181,10 +200,10 @@ class _Answer:
         if self.ended.done() or len(self._found.reads) != reads:
             return
         body = http1.Body(head)
-        with contextlib.suppress(http1.ProtocolError):
-            collections.deque(http1.pieces(head, body, self._found.reads), maxlen=0)
-        if body.complete:
-            self._end(None)
+        with contextlib.suppress(http1.ProtocolError, sse.StreamError):
+            pieces = list(http1.pieces(head, body, self._found.reads))
+            if body.complete or any(event.data.strip() == sse.DONE for event in sse.events(pieces)):
+                self._end(None)
 
 
 def fault(error: OSError) -> str:

@@ -14,9 +14,10 @@ from scenarios.engine import ArmPlan, LiveArm
 from scenarios.load import Loaded
 from scenarios.model import Scenario, Site
 from scenarios.process import StartFailed
-from workloads import provenance, run
-from workloads.evidence import SCHEMA, RunDir, sha256_of
+from workloads import attempts, client, provenance, run, signing
+from workloads.evidence import SCHEMA, Run, RunDir, sha256_of
 from workloads.progress import Progress
+from workloads.resume import Position, position
 
 Json = dict[str, Any]
 
@@ -37,6 +38,7 @@ class Request:
     nonce: str | None  # the text that made the seed
     selection: Mapping[str, int]
     overrides: Mapping[str, str]
+    resume: Path | None = None  # a run that was interrupted
 
 
 def one_wave(scenario: Scenario) -> Scenario:
@@ -53,31 +55,50 @@ def carry_out(
     """Carry the run out and seal it; return None, or why it could not be finished. `announce` gets its folder at once.
 
     Whatever happens, the evidence so far is sealed and every process is ended. KeyboardInterrupt is recorded as an
-    incident and raised again.
+    incident and raised again. LedgerError and ResumeError come before anything is measured: this run must not begin, or
+    cannot go on.
     """
-    recorded = RunDir.create(request.runs, request.gate)
-    announce(recorded.path)
-    progress.line(f"run {recorded.path}")
+    recorded = RunDir.create(request.runs, request.gate) if request.resume is None else RunDir.reopen(request.resume)
+    looks = [int(n) for n in request.looks["blocks"]]
+    at = position(recorded, request.scenario.value, looks, request.seed) if request.resume is not None else None
     site, scenario = request.site.value, request.scenario.value
     work = Path(site.work_dir)
     scratch = work / "runs" / recorded.run_id
-    recorded.write_bytes("criteria.toml", request.criteria_file.read_bytes())
-    if request.baseline_record is not None:
-        recorded.write_bytes("baseline.json", request.baseline_record.read_bytes())
-    facts = _facts(request, recorded)
-    recorded.write_json("run.json", facts)
+    facts: Json | None = None
+    if request.resume is None:
+        recorded.write_bytes("criteria.toml", request.criteria_file.read_bytes())
+        if request.baseline_record is not None:
+            recorded.write_bytes("baseline.json", request.baseline_record.read_bytes())
+        facts = _facts(request, recorded)
+        attempts.begin(recorded, facts, progress.line)
+        recorded.write_json("run.json", facts)
+    else:
+        attempts.resume(recorded, Run(recorded.path).facts, progress.line)
+    announce(recorded.path)
+    progress.line(f"run {recorded.path}")
+    if unsigned := signing.try_key():
+        progress.line(f"the manifest will not be signed: {unsigned}")
     problem: str | None = None
+    keep = False  # what lies in the run's own tiers, for it to go on with
     try:
         try:
             model = arms.model_folder(site, scenario, work)
-            facts["model"]["files"] = toy_model.fingerprint(model) if site.models[scenario.model].path is None else {}
-            recorded.write_json("run.json", facts)
-            _measure(request, recorded, arms.arm_plans(site, scenario, model, work, scratch), check, decide, progress)
+            if facts is not None:
+                generated = site.models[scenario.model].path is None
+                facts["model"]["files"] = toy_model.fingerprint(model) if generated else {}
+                recorded.write_json("run.json", facts)
+            _measure(
+                request, recorded, arms.arm_plans(site, scenario, model, work, scratch), check, decide, progress, at
+            )
         except (run.AbortedError, StartFailed) as error:
             problem = str(error)
             if isinstance(error, StartFailed):
                 recorded.incident(whose="host", kind="start-failed", message=problem)
+        except client.ClientError as error:
+            problem = str(error)
+            recorded.incident(whose="harness", kind="client-failed", message=problem)
         except KeyboardInterrupt:
+            keep = True
             recorded.incident(whose="harness", kind="interrupted", message="stopped by a signal before the end")
             raise
         except BaseException as error:
@@ -85,7 +106,10 @@ def carry_out(
             raise
     finally:
         recorded.seal("end")
-        shutil.rmtree(scratch, ignore_errors=True)
+        if unsigned := signing.problem(recorded.path):
+            progress.line(f"the manifest is not signed: {unsigned}")
+        if not keep:
+            shutil.rmtree(scratch, ignore_errors=True)
     return problem
 
 
@@ -96,6 +120,7 @@ def _measure(
     check: run.Check,
     decide: run.Decide,
     progress: Progress,
+    at: Position | None,
 ) -> None:
     site, scenario = request.site.value, request.scenario.value
 
@@ -108,6 +133,7 @@ def _measure(
         lambda arm, number: recorded.folder(f"raw/{arm}/start-{number:02d}"),
         started,
         progress.line,
+        {arm: len(Run(recorded.path).starts(arm)) for arm in plans},
     )
     served = site.models[scenario.model]
     settings = run.Settings(
@@ -117,9 +143,10 @@ def _measure(
         chunk_tokens=site.lmcache.chunk_tokens,
         chunk_bytes=site.lmcache.chunk_tokens * served.kv_bytes_per_token,
         vocabulary_tokens=served.vocabulary_tokens,
+        generated_model=served.source == "generated",
     )
     try:
-        run.measure(recorded, fleet, settings, check, decide, progress)
+        run.measure(recorded, fleet, settings, check, decide, progress, at)
     finally:
         progress.line("stopping the engines")
         fleet.stop()

@@ -58,29 +58,33 @@ def post(url: SplitResult, path: str, body: bytes, headers: Mapping[str, str]) -
 
 def head(data: bytes) -> Head | None:
     """Return the answer's head (the one after any 1xx), None while it is not whole. Raises ProtocolError."""
-    if data and not (data.startswith(b"HTTP/1.") or b"HTTP/1.".startswith(data)):
-        raise ProtocolError(f"the answer is no HTTP/1.1: {data[:40]!r}")
-    end = data.find(b"\r\n\r\n")
-    if end < 0:
-        if len(data) > HEAD_BYTES_MAX:
-            raise ProtocolError(f"the answer's head is longer than {HEAD_BYTES_MAX} bytes")
-        return None
-    size_bytes = end + 4
-    first, *rest = data[:end].decode("latin-1").split("\r\n")
-    words = first.split(" ", 2)
-    if len(words) < 2 or len(words[1]) != 3 or not (words[1].isascii() and words[1].isdecimal()):
-        raise ProtocolError(f"the answer is no HTTP/1.1: {first[:40]!r}")
-    status = int(words[1])
-    if 100 <= status < 200:
-        later = head(data[size_bytes:])
-        return None if later is None else Head(later.status, later.chunked, later.length, size_bytes + later.size_bytes)
-    fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
+    begin = 0
+    while True:
+        start = data[begin : begin + 7]
+        if not (start == b"HTTP/1." or b"HTTP/1.".startswith(start)):
+            raise ProtocolError(f"the answer is no HTTP/1.1: {data[begin : begin + 40]!r}")
+        end = data.find(b"\r\n\r\n", begin)
+        if end < 0:
+            if len(data) > HEAD_BYTES_MAX:
+                raise ProtocolError(f"the answer's head is longer than {HEAD_BYTES_MAX} bytes")
+            return None
+        first, *rest = data[begin:end].decode("latin-1").split("\r\n")
+        words = first.split(" ", 2)
+        if len(words) < 2 or len(words[1]) != 3 or not (words[1].isascii() and words[1].isdecimal()):
+            raise ProtocolError(f"the answer is no HTTP/1.1: {first[:40]!r}")
+        begin = end + 4
+        if not words[1].startswith("1"):
+            return _head(int(words[1]), rest, begin)
+
+
+def _head(status: int, lines: list[str], size_bytes: int) -> Head:
+    fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     encoding = fields.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         raise ProtocolError(f"the answer is encoded as {encoding[:40]!r}, which was not asked for")
     chunked = fields.get("transfer-encoding", "").lower().rpartition(",")[2].strip() == "chunked"
     length = fields.get("content-length")
-    if length is not None and not (length.isascii() and length.isdecimal()):
+    if length is not None and not (length.isascii() and length.isdecimal() and len(length) <= 15):
         raise ProtocolError(f"the answer's Content-Length is {length[:40]!r}")
     return Head(status, chunked, None if chunked or length is None else int(length), size_bytes)
 
@@ -153,12 +157,14 @@ class Body:
 
 
 def may_end(found: Head, received_bytes: int, last: bytes) -> bool:
-    """Return whether an answer may be over with the read `last`: cheap, and for `pieces` to confirm.
+    """Return whether an answer may be over with the read `last`: cheap, and for a look through all reads to confirm.
 
-    The last chunk of a chunked body is nearly always in one piece; where not, the close of the connection ends it.
+    A chunked body ends with an empty line, perhaps cut off from what is before it; a stream of events with its mark.
     """
+    if b"[DONE]" in last:
+        return True
     if found.chunked:
-        return last.endswith(b"0\r\n\r\n")
+        return last.endswith(b"\r\n\r\n") or (len(last) < 8 and last.endswith(b"\n"))
     return found.length is not None and received_bytes >= found.size_bytes + found.length
 
 

@@ -13,11 +13,12 @@ from typing import Annotated, ClassVar, Literal, Self, cast
 from pydantic import Field, model_validator
 
 from scenarios.load import Loaded, load_toml
-from scenarios.model import NonNegativeFloat, PositiveFloat, PositiveInt, Strict
+from scenarios.model import NonNegativeFloat, PositiveFloat, Strict
 from workloads import prompts, traces
 from workloads.prompts import ComposedPrompt
 
 Rate = Annotated[float, Field(ge=1e-6, le=1e6)]
+Tokens = Annotated[int, Field(gt=0, le=traces.TOKENS_MAX)]
 Count = Annotated[int, Field(gt=0, le=10_000_000)]
 
 
@@ -115,7 +116,7 @@ class SessionTurns(_When):
     count_key: ClassVar[str] = "turns"
     users: Count
     turns: Count
-    think_s: NonNegativeFloat
+    think_s: Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 
     def count(self) -> int:
         return self.users * self.turns
@@ -143,7 +144,7 @@ class _Made(Strict):
     """Prompts made from a description; `longest_key` is the one to look at where they are too long."""
 
     longest_key: ClassVar[str]
-    output_tokens: PositiveInt
+    output_tokens: Tokens
 
     def make(self, seed: int, requests: int, users: int, vocabulary_tokens: int) -> Iterator[ComposedPrompt]:
         """Yield `requests` prompts or more."""
@@ -158,7 +159,7 @@ class Unshared(_Made):
     """Prompts that share nothing."""
 
     longest_key: ClassVar[str] = "prompt_tokens"
-    prompt_tokens: PositiveInt
+    prompt_tokens: Tokens
 
     def make(self, seed: int, requests: int, users: int, vocabulary_tokens: int) -> Iterator[ComposedPrompt]:
         return prompts.unshared(seed, requests, self.prompt_tokens, vocabulary_tokens)
@@ -172,8 +173,8 @@ class SharedPrefix(_Made):
 
     longest_key: ClassVar[str] = "prefix_tokens"
     groups: Count
-    prefix_tokens: PositiveInt
-    suffix_tokens: PositiveInt
+    prefix_tokens: Tokens
+    suffix_tokens: Tokens
 
     def make(self, seed: int, requests: int, users: int, vocabulary_tokens: int) -> Iterator[ComposedPrompt]:
         rounds = -(-requests // self.groups)
@@ -190,8 +191,8 @@ class LongDocument(_Made):
 
     longest_key: ClassVar[str] = "document_tokens"
     documents: Count
-    document_tokens: PositiveInt
-    question_tokens: PositiveInt
+    document_tokens: Tokens
+    question_tokens: Tokens
 
     def make(self, seed: int, requests: int, users: int, vocabulary_tokens: int) -> Iterator[ComposedPrompt]:
         rounds = -(-requests // self.documents)
@@ -207,8 +208,8 @@ class Sessions(_Made):
     """Conversations that grow; `output_tokens` is also the length of the answers that later prompts repeat."""
 
     longest_key: ClassVar[str] = "first_tokens"
-    first_tokens: PositiveInt
-    turn_tokens: PositiveInt
+    first_tokens: Tokens
+    turn_tokens: Tokens
 
     def make(self, seed: int, requests: int, users: int, vocabulary_tokens: int) -> Iterator[ComposedPrompt]:
         turns = requests // users
@@ -224,7 +225,7 @@ class TraceFile(Strict):
     """The requests of a trace, or those of a window of it."""
 
     file: Annotated[str, Field(pattern=r"^[^\x00]+$")]  # relative: to the folder of the load file
-    block_tokens: PositiveInt = traces.BLOCK_TOKENS
+    block_tokens: Tokens = traces.BLOCK_TOKENS
     first: Count | None = None
     from_s: NonNegativeFloat = 0.0
     to_s: PositiveFloat | None = None

@@ -7,8 +7,8 @@ from typing import Any
 
 from scenarios import tiers
 from scenarios.engine import LiveArm
-from workloads import client, trial
-from workloads.evidence import RunDir
+from workloads import chunks, client, trial
+from workloads.evidence import Run, RunDir
 from workloads.prompts import PromptSpec
 
 Json = dict[str, Any]
@@ -18,6 +18,20 @@ class PopulateFailed(RuntimeError):
     """One line: which set did not get into which tier, expected and found."""
 
 
+def still_there(run: RunDir, live: LiveArm) -> None:
+    """Raise PopulateFailed unless the arm's tier still holds every file that was found when its sets were stored."""
+    if live.tier_folder is None:
+        return
+    now = tiers.chunk_files(live.tier_folder)
+    for line in Run(run.path).populated(live.name):
+        lost = [name for name, size in line["files"].items() if now.get(name) != size]
+        if lost:
+            raise PopulateFailed(
+                f"arm '{live.name}': {len(lost)} of {len(line['files'])} chunk files of set {line['prompt_set']} are "
+                f"no longer in {live.tier_folder} (the first: {lost[0]}): start a new run instead"
+            )
+
+
 def populate(
     run: RunDir,
     live: LiveArm,
@@ -25,8 +39,11 @@ def populate(
     chunk_tokens: int,
     chunk_bytes: int,
     deadline_s: float,
+    seed: int,
 ) -> None:
     """Send each prompt once, wait until it is stored, and record the chunk files that appeared.
+
+    A sample of them is hashed at once (`seed` is the run's), to be compared after each trial.
 
     Raises PopulateFailed when the tier does not hold every whole chunk of a set afterwards: an arm whose store was
     never confirmed must not be measured. TrialFailed or TierError when it cannot be asked.
@@ -64,6 +81,7 @@ def populate(
                 "prompts": len(prompts),
                 "expected_chunks": expected,
                 "files": files,
+                "chunks": chunks.look(live.tier_folder, chunks.sample(seed, number, files)),
                 "pending": pending,
                 "confirmed": confirmed,
                 "requests": records,

@@ -43,6 +43,6 @@ def probe(argv: Sequence[str]) -> str:
 
 
 def record_host(run: RunDir, when: str) -> None:
-    """Write host/<when>/<probe>.txt for every host probe."""
+    """Write host/<when>/<probe>.txt for every host probe; of a resumed run host/<when>-2 and on."""
     for name, argv in HOST_PROBES.items():
-        run.write_bytes(f"host/{when}/{name}.txt", probe(argv).encode())
+        run.write_bytes(f"host/{run.of_session(when)}/{name}.txt", probe(argv).encode())

@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from scenarios import tiers
+from scenarios.engine import LiveArm
 from scenarios.fleet import Fleet
-from scenarios.model import CANDIDATE, Scenario
+from scenarios.model import BASELINE, RECOMPUTE, Scenario
 from scenarios.process import StartFailed
-from workloads import calibrate, populate, probes
+from workloads import calibrate, control, needles, populate, probes
 from workloads.blocks import BlockPlan, plan_blocks
 from workloads.evidence import RunDir
 from workloads.progress import Progress
 from workloads.prompts import PromptSpec, prompt_set
+from workloads.resume import Position
 from workloads.trial import TrialFailed, TrialPlan, run_trial
 
 Json = dict[str, Any]
@@ -47,10 +49,19 @@ class Settings:
     chunk_tokens: int
     chunk_bytes: int
     vocabulary_tokens: int
+    generated_model: bool
 
 
-def measure(run: RunDir, fleet: Fleet, settings: Settings, check: Check, decide: Decide, progress: Progress) -> None:
-    """Populate and measure until a look decides or the last one is reached.
+def measure(
+    run: RunDir,
+    fleet: Fleet,
+    settings: Settings,
+    check: Check,
+    decide: Decide,
+    progress: Progress,
+    resumed: Position | None = None,
+) -> None:
+    """Populate and measure until a look decides or the last one is reached; a resumed run goes on after its last block.
 
     Raises AbortedError when the run cannot go on; the incident is recorded first. The run is sealed at every look, but
     not at the end: logs of engines that are still up are growing.
@@ -58,9 +69,12 @@ def measure(run: RunDir, fleet: Fleet, settings: Settings, check: Check, decide:
     probes.record_host(run, "before")
     sets = _prompt_sets(settings)
     try:
-        _calibrate(run, settings, sets, progress)
-        _populate(run, fleet, settings, sets, progress)
-        _blocks(run, fleet, settings, sets, check, decide, progress)
+        if resumed is None:
+            _calibrate(run, settings, sets, progress)
+            _populate(run, fleet, settings, sets, progress)
+        else:
+            _still_stored(run, fleet, settings, progress)
+        _blocks(run, fleet, settings, sets, check, decide, progress, resumed or Position())
     finally:
         probes.record_host(run, "after")
 
@@ -92,13 +106,48 @@ def _populate(
             with fleet.arm(name) as live:
                 populate.populate(
                     run, live, sets, settings.chunk_tokens, settings.chunk_bytes,
-                    settings.scenario.workload.request_deadline_s,
+                    settings.scenario.workload.request_deadline_s, settings.seed,
                 )  # fmt: skip
+                _ask_needles(run, live, settings)
+                if name == BASELINE:
+                    _control(run, live, settings)
         except StartFailed as error:
             raise _start_failed(run, error, name, None) from None
+        except control.ControlFailed as error:
+            run.incident(whose="harness", kind="control-failed", message=str(error), arm=name)
+            raise AbortedError(str(error)) from None
         except (populate.PopulateFailed, TrialFailed, tiers.TierError) as error:
             # A store that was never confirmed cannot be held against the tier: the path to it may be at fault.
             run.incident(whose="host", kind="populate-failed", message=str(error), arm=name)
+            raise AbortedError(str(error)) from None
+
+
+def _ask_needles(run: RunDir, live: LiveArm, settings: Settings) -> None:
+    load = settings.scenario.workload
+    try:
+        needles.ask(run, live, settings.seed, load.prompt_tokens, settings.generated_model, load.request_deadline_s)
+    except tiers.TierError as error:
+        raise TrialFailed(f"arm '{live.name}': its needles: {error}") from None
+
+
+def _control(run: RunDir, live: LiveArm, settings: Settings) -> None:
+    load = settings.scenario.workload
+    control.carry_out(
+        run, live, settings.seed, load.prompt_tokens, load.output_tokens, settings.chunk_tokens,
+        settings.vocabulary_tokens, load.request_deadline_s,
+    )  # fmt: skip
+
+
+def _still_stored(run: RunDir, fleet: Fleet, settings: Settings, progress: Progress) -> None:
+    for name in [name for name, arm in settings.scenario.arms.items() if arm.tiers]:
+        progress.phase(f"look at what {name} has stored", done=0, of=1)
+        try:
+            with fleet.arm(name) as live:
+                populate.still_there(run, live)
+        except StartFailed as error:
+            raise _start_failed(run, error, name, None) from None
+        except populate.PopulateFailed as error:
+            run.incident(whose="host", kind="populate-lost", message=str(error), arm=name)
             raise AbortedError(str(error)) from None
 
 
@@ -110,33 +159,28 @@ def _blocks(
     check: Check,
     decide: Decide,
     progress: Progress,
+    at: Position,
 ) -> None:
     plans = plan_blocks(settings.scenario, settings.looks, settings.seed)
-    number, valid, replaced = 0, 0, 0
-    replaces: int | None = None
-    seen: dict[tuple[str, str], int] = {}
     for look in settings.looks:
-        while valid < look:
-            number += 1
-            breaches = _block(run, fleet, settings, sets, check, progress, number, plans[valid], replaces, look)
-            invalid = [b for b in breaches if b["whose"] != CANDIDATE]
+        while at.valid < look:
+            block = _block(
+                run, fleet, settings, sets, check, progress, at.number + 1, plans[at.valid], at.replaces, look
+            )
+            invalid = at.take(block)
             if not invalid:
-                valid += 1
-                replaces = None
                 continue
-            replaced += 1
-            replaces = number
-            for key in {(str(b["trial"]).split("/")[0], str(b["check"])) for b in invalid}:
-                seen[key] = seen.get(key, 0) + 1
-                if seen[key] > 1:
-                    raise _stop(
-                        run, f"the same fault twice, {key[1]} of arm '{key[0]}': {invalid[0]['reason']}", number
-                    )
-            if replaced > math.floor(REPLACED_SHARE_MAX * look):
-                raise _stop(run, f"{replaced} of {look} blocks had to be replaced: {invalid[0]['reason']}", number)
+            twice = [key for key, times in at.seen.items() if times > 1]
+            if twice:
+                arm, check_name = twice[0]
+                told = f"the same fault twice, {check_name} of arm '{arm}': {invalid[0]['reason']}"
+                raise _stop(run, told, at.number)
+            if at.replaced > math.floor(REPLACED_SHARE_MAX * look):
+                told = f"{at.replaced} of {look} blocks had to be replaced: {invalid[0]['reason']}"
+                raise _stop(run, told, at.number)
         run.seal(f"look-{look}", growing=growing_files(run))
-        verdict = decide(run.path, valid)
-        progress.line(f"look at {valid} blocks: {verdict}")
+        verdict = decide(run.path, at.valid)
+        progress.line(f"look at {at.valid} blocks: {verdict}")
         if verdict != "INCONCLUSIVE":
             return
 
@@ -152,7 +196,7 @@ def _block(
     plan: BlockPlan,
     replaces: int | None,
     look: int,
-) -> list[Json]:
+) -> Json:
     facts: Json = {
         "block": number,
         "prompt_set": plan.prompt_set,
@@ -179,6 +223,9 @@ def _block(
                         )  # fmt: skip
                         try:
                             run_trial(run, live, trial)
+                            # Not before the blocks as the others: to have it up for this may cost a whole start.
+                            if name == RECOMPUTE and not (run.path / f"raw/{name}/needles.json").exists():
+                                _ask_needles(run, live, settings)
                         except TrialFailed as error:
                             run.incident(
                                 whose=name, kind="engine-died" if live.fault() else "trial-failed", message=str(error),
@@ -191,13 +238,13 @@ def _block(
         facts["complete"] = True
     finally:
         run.write_json(f"blocks/b{number:02d}.json", {**facts, "breaches": breaches})
-    return breaches
+    return {**facts, "breaches": breaches}
 
 
 def growing_files(run: RunDir) -> frozenset[str]:
     """Return the files that are still being written while engines are up."""
     logs = (p.relative_to(run.path).as_posix() for p in run.path.glob("raw/*/start-*/*.log"))
-    return frozenset({*logs, "incidents.jsonl"})
+    return frozenset({*logs, run.of_session("incidents.jsonl")})
 
 
 def _start_failed(run: RunDir, error: StartFailed, arm: str, block: int | None) -> AbortedError:

@@ -23,6 +23,8 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any, TextIO
 
+from pydantic_core import from_json
+
 from scenarios.keeper import PR_SET_PDEATHSIG
 from workloads import arrival, client, provenance
 from workloads.client import Client, Endpoint, Order, Prepared
@@ -32,7 +34,6 @@ from workloads.plan import Item, Plan, plan
 
 Json = dict[str, Any]
 
-FLUSH_S = 1.0
 READY_NS = 100_000_000  # for the first requests to be made
 WAVE_DEADLINE_S = 24 * 3600.0
 
@@ -59,8 +60,8 @@ class Sending:
         return plan(read_load(self.load), self.seed, self.vocabulary_tokens, self.max_context_tokens)
 
 
-def send(sending: Sending) -> int:
-    """Send the load; return the number of records in `out`/requests.jsonl, in the order in which they ended.
+def send(sending: Sending) -> tuple[int, int, str | None]:
+    """Send the load; return (records in `out`/requests.jsonl, failed ones, the first failure).
 
     Raises ConfigError before anything is sent, SendError when a process of ours failed. What had been recorded by
     then is kept, after an interruption, too.
@@ -88,8 +89,8 @@ def send(sending: Sending) -> int:
         else:
             _processes(sending, parts)
     finally:
-        count = _put_together(parts, sending.out / "requests.jsonl")
-    return count
+        found = _put_together(parts, sending.out / "requests.jsonl")
+    return found
 
 
 def _processes(sending: Sending, parts: list[Path]) -> None:
@@ -154,13 +155,10 @@ class _Sink:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._flushed_s = time.monotonic()
 
     def take(self, record: Json) -> None:
         self._out.write(json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n")
-        if time.monotonic() - self._flushed_s > FLUSH_S:
-            self._out.flush()
-            self._flushed_s = time.monotonic()
+        self._out.flush()
 
 
 class _Share:
@@ -192,8 +190,12 @@ class _Share:
             await arrival.open_loop(sender.send, zip(times, self._prepared(items), strict=True), start_ns)
 
     async def _waves(self, sender: Client) -> None:
-        for _, wave in itertools.groupby(self._mine(), key=lambda item: item.turn):
-            orders = [client.prepare(self._sending.endpoint, self._order(item)) for item in wave]
+        waves = self._plan.arrival.waves
+        assert waves is not None  # noqa: S101  # its kind
+        mine = {number: list(items) for number, items in itertools.groupby(self._mine(), key=lambda item: item.turn)}
+        for number in range(waves.waves):
+            # A process without a user of its own waits with the others all the same.
+            orders = [client.prepare(self._sending.endpoint, self._order(item)) for item in mine.get(number, ())]
             await sender.connect_ahead(len(orders))
             if self._together is not None:
                 # Nothing is under way between waves, so this process may wait for the others.
@@ -224,19 +226,26 @@ class _Share:
         return Order(f"r{item.index}", item.prompt, item.output_tokens, facts)
 
 
-def _put_together(parts: list[Path], target: Path) -> int:
-    """Write the parts as one file and remove them; return its lines. A line that was cut off by a kill is left out."""
-    count = 0
+def _put_together(parts: list[Path], target: Path) -> tuple[int, int, str | None]:
+    """Write the parts as one file and remove them; return (lines, failed ones, the first failure).
+
+    A line that was cut off by a kill is left out.
+    """
+    count, failed, first = 0, 0, None
     scratch = target.with_suffix(".part")
     with scratch.open("wb") as out:
         for part in parts:
             if part.exists():
                 with part.open("rb") as lines:
                     for line in lines:
-                        if line.endswith(b"\n"):
-                            out.write(line)
-                            count += 1
+                        if not line.endswith(b"\n"):
+                            continue
+                        out.write(line)
+                        count += 1
+                        record = from_json(line)
+                        if record["status"] != "ok":
+                            failed, first = failed + 1, first or str(record["error"])
     scratch.replace(target)
     for part in parts:
         part.unlink(missing_ok=True)
-    return count
+    return count, failed, first

@@ -133,6 +133,9 @@ class Server:
             if end < 0:
                 return
             length = _header(bytes(connection.incoming[: end + 2]), b"content-length") or b"0"
+            if not length.isdigit() or len(bytes(connection.incoming[:end]).split(b" ", 2)) < 3:
+                self._close(connection)  # no HTTP: there is nothing to say to it
+                return
             connection.needed = end + 4 + int(length)
         if len(connection.incoming) < connection.needed:
             return

@@ -22,6 +22,7 @@ from workloads.prompts import ComposedPrompt, Part, declared_sharing
 BLOCK_TOKENS = 512  # what the published traces use
 _FIELDS = ("timestamp", "input_length", "output_length", "hash_ids")
 _LONGEST_LINE_BYTES = 64 << 20  # a file without line ends must not fill the memory
+TOKENS_MAX = 10_000_000  # of one prompt or answer: more than any model's window
 LATEST_MS = 2**53  # up to here a float holds every whole millisecond
 
 
@@ -209,8 +210,8 @@ def _request(path: Path, line: int, fields: dict[str, Any], block_tokens: int) -
     if type(timestamp) not in (int, float) or not 0 <= timestamp <= LATEST_MS:
         raise refuse(f"timestamp is {shown(timestamp)}: give milliseconds as a number from 0 on")
     for name in ("input_length", "output_length"):
-        if type(fields[name]) is not int or fields[name] < 1:
-            raise refuse(f"{name} is {shown(fields[name])}: give a whole number of tokens, 1 or more")
+        if type(fields[name]) is not int or not 1 <= fields[name] <= TOKENS_MAX:
+            raise refuse(f"{name} is {shown(fields[name])}: give a whole number of tokens, 1 or more (to {TOKENS_MAX})")
     if not isinstance(block_ids, list) or any(type(b) is not int for b in block_ids):
         raise refuse("hash_ids is not a list of whole numbers: give one id for each block of the prompt")
     needed = -(-fields["input_length"] // block_tokens)

@@ -9,8 +9,8 @@ from typing import Any
 
 from scenarios import tiers
 from scenarios.engine import LiveArm
-from workloads import client, counters
-from workloads.evidence import RunDir
+from workloads import chunks, client, counters
+from workloads.evidence import Run, RunDir
 from workloads.prompts import PromptSpec
 
 Json = dict[str, Any]
@@ -64,6 +64,7 @@ def run_trial(run: RunDir, live: LiveArm, plan: TrialPlan) -> None:
             _run_wave(run, live, plan, wave, wave >= plan.waves_discarded)
             if fault := live.fault():
                 raise TrialFailed(fault)
+        _hash_again(run, live, plan)
     except (TrialFailed, tiers.TierError) as fault:
         error = str(fault)
         raise TrialFailed(error) from None
@@ -103,6 +104,20 @@ def _run_wave(run: RunDir, live: LiveArm, plan: TrialPlan, wave: int, measured: 
     records = client.run_wave(live.base_url, live.model_name, orders, plan.request_deadline_s)
     run.append_all(f"{folder}/requests.jsonl", records)
     run.append(f"{folder}/counters.jsonl", counters.settled(live, wave, measured, before, len(records)))
+
+
+def _hash_again(run: RunDir, live: LiveArm, plan: TrialPlan) -> None:
+    """Record what the sampled chunk files of the trial's prompt set are now. After the last snapshot of the trial."""
+    if live.tier_folder is None:
+        return
+    number = plan.prompts[0].prompt_set
+    names = [
+        n
+        for line in Run(run.path).populated(plan.arm)
+        if line["prompt_set"] == number
+        for n in line["chunks"]["hashes"]
+    ]
+    run.write_json(f"raw/{plan.name}/chunks.json", chunks.look(live.tier_folder, names))
 
 
 def make_cold(live: LiveArm) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gates.validity.breach import HARNESS, Tell
+from gates.metrics import NS
+from gates.validity.breach import HARNESS, HOST, Tell
 from gates.validity.records import Sketch
+from gates.validity.requests import CLOCK_STEP_NS
+from workloads.calibrate import FOLDER
+from workloads.evidence import Run, read_jsonl
 
 Json = dict[str, Any]
 
@@ -56,3 +60,28 @@ def check_same_clock(trials: Sequence[Sketch], tell: Tell) -> None:
                 f"{name} was stamped by the clock '{clock}'" for clock, name in sorted(by_clock.items())
             )
             tell("clock", HARNESS, f"concurrency {step}: {told}: their times do not compare")
+
+
+def check_one_offset(run: Run, trials: Sequence[Sketch], tell: Tell) -> None:
+    """Tell if CLOCK_REALTIME minus CLOCK_MONOTONIC changed over the run by more than within one trial.
+
+    Nothing is added for the hours in between: what slews the one clock, NTP's 500 ppm and adjtime included, slews the
+    other just as much, so that their difference changes by steps alone (runs on a machine with NTP show 30 us). A
+    calibration of another boot, and a host that slept, show here, too. Raises what is in MISSHAPEN.
+    """
+    found: list[tuple[int, str]] = []
+    for trial in trials:
+        found += [(s["realtime_ns"] - s["t_ns"], trial.name) for s in trial.edges or ()]
+    for arm in run.facts["scenario"]["arms"]:
+        for line in run.populated(arm):
+            place = f"{arm}, populating set {line['prompt_set']}"
+            found += [(r["clock_offset_ns"], place) for r in line["requests"] if r["status"] == "ok"]
+    for file in sorted((run.path / FOLDER).glob("c*/requests.jsonl")):
+        place = f"the calibration at concurrency {file.parent.name[1:]}"
+        found += [(r["clock_offset_ns"], place) for r in read_jsonl(file) if r["status"] == "ok"]
+    if not found:
+        return
+    (least, one), (most, other) = min(found), max(found)
+    if not most - least <= CLOCK_STEP_NS:
+        told = f"the clock was stepped by {(most - least) * NS * 1e3:.1f} ms between {one} and {other}"
+        tell("clock", HOST, f"{told}, {CLOCK_STEP_NS * NS * 1e3:g} ms allowed")

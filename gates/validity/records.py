@@ -19,6 +19,7 @@ class Sketch:
     arm: str
     step: int
     block: int
+    start: int
     position: int
     completed: bool
     begin_ns: int | None  # of its first counter snapshot; None where it has none
@@ -26,6 +27,7 @@ class Sketch:
     request_ids: list[str]
     prompt_seeds: frozenset[int]
     clocks: frozenset[str]  # of its successful requests
+    edges: tuple[Json, Json] | None  # its first and its last counter snapshot
 
 
 def name_of(trial: Trial) -> str:
@@ -41,7 +43,8 @@ def sketches(run: Run) -> list[Sketch]:
 def _sketch(trial: Trial) -> Sketch:
     facts = trial.facts
     requests = list(_quietly(trial.requests()))
-    moments = [s["t_ns"] for s in _quietly(trial.counters())]
+    snapshots = list(_quietly(trial.counters()))
+    moments = [s["t_ns"] for s in snapshots]
     if any(type(moment) is not int for moment in moments):
         raise TypeError("t_ns")
     return Sketch(
@@ -49,6 +52,7 @@ def _sketch(trial: Trial) -> Sketch:
         arm=str(facts["arm"]),
         step=int(facts["step"]),
         block=int(facts["block"]),
+        start=int(facts["start"]),
         position=int(facts["position"]),
         completed=facts["completed"] is True,
         begin_ns=moments[0] if moments else None,
@@ -56,6 +60,7 @@ def _sketch(trial: Trial) -> Sketch:
         request_ids=[str(r["id"]) for r in requests],
         prompt_seeds=frozenset(int(r["prompt_seed"]) for r in requests),
         clocks=frozenset(str(r["clock"]) for r in requests if r["status"] == "ok"),
+        edges=(snapshots[0], snapshots[-1]) if snapshots else None,
     )
 
 

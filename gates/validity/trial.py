@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gates.validity.books import check_books, check_cold
+from gates.nodata import NoData
+from gates.validity.between import check_between_waves
+from gates.validity.books import book_floor_s, check_books, check_cold
 from gates.validity.breach import HARNESS, HOST, MISSHAPEN, Breach, Tell, blame, misshapen
+from gates.validity.calibration import resolved_s
+from gates.validity.chunks import check_at_rest
 from gates.validity.clocks import check_one_clock, check_shared_reads
 from gates.validity.devices import check_devices
 from gates.validity.expected import Expected, expected_of, sort_into_waves
@@ -17,8 +21,20 @@ from workloads.evidence import Run, Trial
 Json = dict[str, Any]
 
 
-def check_trial(run: Run, trial: Trial) -> list[Breach]:
-    """Return every breach of one trial; an empty list means that it can be trusted. Raises nothing for bad evidence."""
+def book_floor_of(run: Run) -> float:
+    """Return the `floor_s` of a run's trials, by what is recorded of it so far. Raises nothing for bad evidence."""
+    try:
+        smallest_s = resolved_s(run)
+    except (*MISSHAPEN, OSError):
+        return book_floor_s(None)  # told of the calibration, which has the same need
+    return book_floor_s(None if isinstance(smallest_s, NoData) else smallest_s)
+
+
+def check_trial(run: Run, trial: Trial, floor_s: float | None = None) -> list[Breach]:
+    """Return every breach of one trial; an empty list means that it can be trusted. Raises nothing for bad evidence.
+
+    `floor_s`: what `book_floor_of` returns, where it is known already.
+    """
     name = name_of(trial)
     found: list[Breach] = []
 
@@ -26,13 +42,13 @@ def check_trial(run: Run, trial: Trial) -> list[Breach]:
         found.append(Breach(check, whose, reason, name))
 
     try:
-        _check(run, trial, name, tell)
+        _check(run, trial, name, book_floor_of(run) if floor_s is None else floor_s, tell)
     except MISSHAPEN as error:
         tell("readable", HARNESS, misshapen(error))
     return found
 
 
-def _check(run: Run, trial: Trial, name: str, tell: Tell) -> None:
+def _check(run: Run, trial: Trial, name: str, floor_s: float, tell: Tell) -> None:
     expected = expected_of(run, trial)
     if trial.facts["completed"] is not True:
         tell("complete", _broken_off_by(run, expected), f"not carried through: {trial.facts['error']}")
@@ -49,12 +65,16 @@ def _check(run: Run, trial: Trial, name: str, tell: Tell) -> None:
     check_clock(requests, snapshots, tell)
     check_one_clock(requests, tell)
     check_shared_reads(requests, expected.shared_read_budget, tell)
+    if expected.has_tier:
+        check_at_rest(run, trial, expected.arm, snapshots[-1]["t_ns"] if snapshots else None, tell)
     waves = sort_into_waves(expected, requests, snapshots, tell)
     check_waves(waves, tell)
-    for wave in waves:
+    for number, wave in enumerate(waves):
+        if number:
+            check_between_waves(waves[number - 1], wave, tell)
         # The books of a wave with failures cannot close; the failures have been told.
         if check_requests(wave, expected, tell):
-            check_books(wave, tell)
+            check_books(wave, floor_s, tell)
             bytes_wanted = check_cold(wave, expected, tell)
             if bytes_wanted is not None:
                 check_devices(wave, expected, bytes_wanted, tell)

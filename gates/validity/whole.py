@@ -6,11 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from gates.validity.arms import check_arms_equal
+from gates.validity.between import check_between_trials
+from gates.validity.bound import check_bound
 from gates.validity.breach import HARNESS, HOST, MISSHAPEN, Breach, Tell, blame, misshapen
+from gates.validity.calibrated import check_calibrated
 from gates.validity.calibration import check_calibration
-from gates.validity.clocks import check_same_clock
+from gates.validity.chunks import check_outside, check_stored
+from gates.validity.clocks import check_one_offset, check_same_clock
 from gates.validity.kept import check_described, check_kept
+from gates.validity.ledger import check_ledger
+from gates.validity.order import check_order
+from gates.validity.places import check_places
+from gates.validity.policy import check_policy
 from gates.validity.records import Sketch, name_of, sketches
+from gates.validity.starts import check_apart, check_starts
+from gates.validity.stored import check_stored_prompts
 from gates.validity.timeline import check_request_ids, check_timeline
 from scenarios.model import CANDIDATE
 from workloads.evidence import Run
@@ -26,8 +36,8 @@ def check_run(run: Run) -> list[Breach]:
         found.append(Breach(check, whose, reason, "run"))
 
     for check in (
-        _incidents, check_described, check_kept, check_calibration, _populated, check_arms_equal, _in_blocks,
-        _trials_together,
+        _incidents, check_described, check_kept, check_calibration, _populated, check_stored, check_arms_equal,
+        check_starts, check_places, _in_blocks, check_order, _trials_together, check_bound, check_ledger,
     ):  # fmt: skip
         try:
             check(run, tell)
@@ -42,11 +52,21 @@ def _trials_together(run: Run, tell: Tell) -> None:
     _same_prompts(trials, tell)
     check_same_clock(trials, tell)
     check_timeline(run, trials, tell)
+    check_outside(run, trials, tell)
     check_request_ids(run, trials, tell)
+    for check in (
+        check_apart, check_policy, check_between_trials, check_stored_prompts, check_calibrated, check_one_offset,
+    ):  # fmt: skip
+        try:
+            check(run, trials, tell)
+        except MISSHAPEN as error:
+            tell("readable", HARNESS, misshapen(error))
 
 
 def _incidents(run: Run, tell: Tell) -> None:
     for incident in run.incidents():
+        if incident["kind"] == "interrupted" and incident["session"] < run.sessions():
+            continue  # the run was taken up again; what was under way then is a block that was not finished
         tell(f"incident:{incident['kind']}", blame(run, incident), str(incident["message"]))
 
 
