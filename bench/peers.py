@@ -41,7 +41,7 @@ UNFIT = ("torchvision", "torchaudio", "torchcodec")
 RECIPE = 1
 
 # What a generator leaves running after its own end has this long to go by itself; asked to end, it has this long.
-LEFT_BEHIND_S = 2.0
+LEFT_BEHIND_S = 20.0
 END_S = 10.0
 
 _NUMBER = re.compile(r"\s*r(\d{7})\b")

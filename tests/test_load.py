@@ -29,7 +29,7 @@ def test_shipped_files_load_and_every_value_has_an_origin() -> None:
     site = load_site("rehearsal")
     scenario = load_scenario("rehearsal", site)
     assert scenario.value.steps == (2, 4)
-    assert site.origins["engine.policy"].endswith("rehearsal.toml:9")
+    assert site.origins["engine.policy"].endswith("rehearsal.toml:17")
     assert site.origins["engine.stop_deadline_s"] == "default"
     assert scenario.origins["workload.prompt_tokens"].startswith("scenarios/catalog/rehearsal.toml:")
 
@@ -86,9 +86,9 @@ def test_the_line_named_is_the_line_of_the_key(tmp_path: Path) -> None:
         ("steps = [2, 4]", "steps = [4, 2]", "steps: must rise"),
         ("steps = [2, 4]", "steps = []", "steps: "),
         ('tiers = ["fx100"]', 'tiers = ["local-nvme"]', "arms.candidate.tiers: 'local-nvme' is the baseline's, too"),
-        ("client_lag_budget_s = 0.2", "client_lag_budget_s = 6.0", "workload.client_lag_budget_s: input should be less than or equal to 5"),
-        ("client_lag_budget_s = 0.2", "client_lag_budget_s = 0.2\nfirst_shared_read_budget = 1.0", "workload.first_shared_read_budget: input should be less"),
-        ("client_lag_budget_s = 0.2", "client_lag_budget_s = 0.2\nfirst_token_mismatch_budget = 0.5", "workload.first_token_mismatch_budget: input should be less"),
+        ("client_lag_budget_s = 0.1", "client_lag_budget_s = 6.0", "workload.client_lag_budget_s: input should be less than or equal to 5"),
+        ("client_lag_budget_s = 0.1", "client_lag_budget_s = 0.1\nfirst_shared_read_budget = 1.0", "workload.first_shared_read_budget: input should be less"),
+        ("client_lag_budget_s = 0.1", "client_lag_budget_s = 0.1\nfirst_token_mismatch_budget = 0.5", "workload.first_token_mismatch_budget: input should be less"),
         ("[arms.baseline]", "[arms.other]", "arms: 'baseline' is missing"),
         ('title = "no external tier"', 'title = "x"\ntiers = ["fx100"]', "arms.recompute.tiers"),
     ],
