@@ -209,7 +209,11 @@ class Client:
                 raise self.fault from None  # type: ignore[misc]  # just set
             found = _unconnected(fault(error))
         else:
-            await self._turn()
+            try:
+                await self._turn()
+            except BaseException:
+                sock.close()
+                raise
             left_s = max(end_s - asyncio.get_running_loop().time(), 0.001)
             found = await exchange(sock, prepared.request, left_s)
             if found.timed_out:
@@ -231,6 +235,7 @@ class Client:
         while self._waiting:
             if not (turn := self._waiting.popleft()).done():
                 turn.set_exception(self.fault)
+                turn.exception()  # taken note of, should its waiter be gone
         self._settled.set()
 
     def close(self) -> None:
