@@ -58,7 +58,7 @@ class Lab:
         return done.returncode, done.stdout + done.stderr
 
     def run(self) -> Path:
-        (path,) = self.runs.iterdir()
+        (path,) = self.runs.glob("*-g3-*")
         return path
 
     def verdict(self) -> Json:
