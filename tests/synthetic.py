@@ -252,7 +252,7 @@ class _Writer:
         self.starts[arm] = number = self.starts.get(arm, 0) + 1
         self.begun[arm] = dict(self._total(arm))
         pid, site, load = self._pid(arm), self.described, self.scenario.value
-        model = site.models[load.model].path or f"/work/models/{load.model}-1"
+        model = site.models[load.model].path or f"/srv/models/{load.model}-1"
         facts: Json = {
             "arm": arm,
             "start": number,
@@ -272,7 +272,7 @@ class _Writer:
         }  # fmt: skip
         if names:
             tier = site.tiers[names[0]]
-            path = tier.path if tier.path.startswith("/") else f"/work/runs/r/{tier.path}"
+            path = tier.path if tier.path.startswith("/") else f"/srv/runs/r/{tier.path}"
             facts["engine"]["argv"] += tiers.connector_argv(pid + 1)
             facts["lmcache"] = {
                 "argv": [

@@ -31,7 +31,7 @@ def adapter(tier: str, folder: str) -> str:
 
 def as_baseline(facts: Json) -> None:
     """The candidate's start.json with what the baseline's own process was started with."""
-    facts["lmcache"]["argv"][-1] = adapter("local-nvme", "/work/runs/r/local-nvme")
+    facts["lmcache"]["argv"][-1] = adapter("local-nvme", "/srv/runs/r/local-nvme")
 
 
 def slower(facts: Json) -> None:
@@ -48,8 +48,8 @@ FAULTS: dict[str, tuple[Any, str]] = {
     "the baseline's engine": (lambda f: f["engine"].update(pid=1102, pid_started=15), "engine of candidate/start-01 is the very process (1102, 15) that is engine of baseline/start-01"),
     "the baseline's LMCache": (lambda f: f["lmcache"].update(pid=1103, pid_started=16), "lmcache of candidate/start-01 is the very process (1103, 16) that is lmcache of baseline/start-01"),
     "the baseline's adapter": (as_baseline, "candidate/start-01: LMCache was started with "),
-    "the baseline's path": (lambda f: f["tier"].update(path="/work/runs/r/local-nvme"), "its tier lies in /work/runs/r/local-nvme, 'fx100' is the site's 'fx100'"),
-    "the baseline's folder, by LMCache itself": (lambda f: f["lmcache_config"]["storage_manager"]["l2_adapter_config"]["adapters"][0].update(base_path="/work/runs/r/local-nvme"), "LMCache says that it keeps its chunks in /work/runs/r/local-nvme, not in /work/runs/r/fx100"),
+    "the baseline's path": (lambda f: f["tier"].update(path="/srv/runs/r/local-nvme"), "its tier lies in /srv/runs/r/local-nvme, 'fx100' is the site's 'fx100'"),
+    "the baseline's folder, by LMCache itself": (lambda f: f["lmcache_config"]["storage_manager"]["l2_adapter_config"]["adapters"][0].update(base_path="/srv/runs/r/local-nvme"), "LMCache says that it keeps its chunks in /srv/runs/r/local-nvme, not in /srv/runs/r/fx100"),
     "another medium": (slower, "where the site has "),
     "a second adapter": (lambda f: f["lmcache"]["argv"].extend(["--l2-adapter", adapter("local-nvme", "/x")]), "arguments, "),
     "an adapter in one word": (lambda f: f["lmcache"]["argv"].append("--l2-adapter=" + adapter("local-nvme", "/x")), "arguments, "),
@@ -83,7 +83,7 @@ def test_an_adapter_that_all_arms_add_to_the_sites_is_told(tmp_path: Path) -> No
 
 def test_tiers_within_each_other_are_told(tmp_path: Path) -> None:
     def nested(facts: Json) -> None:
-        path = "/work/runs/r/local-nvme/fx100"
+        path = "/srv/runs/r/local-nvme/fx100"
         facts["lmcache"]["argv"][-1] = adapter("fx100", path)
         facts["lmcache_config"] = None
         facts["tier"]["path"] = path
@@ -108,7 +108,7 @@ def test_the_candidate_in_the_baselines_place_never_passes(tmp_path: Path) -> No
     def process(facts: Json) -> None:
         facts["engine"].update(pid=1102, pid_started=15)
         facts["lmcache"].update(pid=1103, pid_started=16)
-        facts["tier"]["path"] = "/work/runs/r/local-nvme"
+        facts["tier"]["path"] = "/srv/runs/r/local-nvme"
         as_baseline(facts)
 
     seen = put(engine_pid=1102, engine_pid_started=15, lmcache_pid=1103, lmcache_pid_started=16)
