@@ -16,7 +16,7 @@ import psutil
 from bench.peers import PeerFailed
 from workloads import calibrate
 
-COUNTS = (5_000, 25_000)
+COUNTS = (50_000, 200_000)  # the backlog of answers to decode is full well before the first
 USERS, OUTPUT_TOKENS, PROMPT_TOKENS = 64, 8, 64
 WANTED = 5_000_000
 TICK_S = 0.1

@@ -36,6 +36,8 @@ HINT = "raise the limit of open files (ulimit -n), use fewer users, or mend the 
 TEXT_BYTES_MAX = 10_000
 EVENTS_A_STEP = 16  # a third of a millisecond of decoding
 EXCHANGES_A_COLLECTION = 5000
+BACKLOG_BYTES_MAX = 1 << 25  # answers not yet decoded; beyond it nothing is started, and what is late shows its lag
+EXCHANGE_BYTES, READ_BYTES = 1000, 200  # what keeping one takes besides its data, roughly
 AHEAD = 16  # requests made ready before their turn
 LOGPROBS = 5  # most that the API gives: how near the runners-up are tells rounding from wrong KV
 
@@ -176,7 +178,8 @@ class Client:
         self._address: Address | None = None
         self._connected: collections.deque[socket.socket] = collections.deque()
         self._waiting: collections.deque[asyncio.Future[None]] = collections.deque()
-        self._undecoded: collections.deque[Iterator[Json | None]] = collections.deque()
+        self._undecoded: collections.deque[tuple[int, Iterator[Json | None]]] = collections.deque()
+        self._undecoded_bytes = 0
         self._pumping = False
         self._settled = asyncio.Event()
         self._settled.set()
@@ -218,7 +221,9 @@ class Client:
             found = await exchange(sock, prepared.request, left_s)
             if found.timed_out:
                 found.error = f"no end within the deadline of {self._deadline_s:g} s"
-        self._undecoded.append(_decode(prepared.order, t_intended_ns, found))
+        kept_bytes = EXCHANGE_BYTES + sum(READ_BYTES + len(read.data) for read in found.reads)
+        self._undecoded.append((kept_bytes, _decode(prepared.order, t_intended_ns, found)))
+        self._undecoded_bytes += kept_bytes
         self._settled.clear()
         self._start_pump()
 
@@ -232,6 +237,7 @@ class Client:
         """End the load: nothing more is sent or decoded, and whoever waits is told."""
         self.fault = self.fault or fault
         self._undecoded.clear()
+        self._undecoded_bytes = 0
         while self._waiting:
             if not (turn := self._waiting.popleft()).done():
                 turn.set_exception(self.fault)
@@ -267,16 +273,21 @@ class Client:
             asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Do one small piece of work, then let the sockets have their turn. Starting goes before decoding."""
-        if self._waiting:
+        """Do one small piece of work, then let the sockets have their turn.
+
+        Starting goes before decoding, until a load that never pauses has filled the backlog.
+        """
+        if self._waiting and self._undecoded_bytes < BACKLOG_BYTES_MAX:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
         elif self._undecoded:
             try:
-                record = next(self._undecoded[0])
+                kept_bytes, decoding = self._undecoded[0]
+                record = next(decoding)
                 if record is not None:
                     self._undecoded.popleft()
+                    self._undecoded_bytes -= kept_bytes
                     self._sink(record)
                     self._exchanges += 1
             except BaseException as error:  # noqa: BLE001  # a callback's exception would be logged, and all would wait
