@@ -60,9 +60,10 @@ def slow_recompute(run: Run, step: int, blocks: Sequence[int]) -> str | None:
     rates = []
     for block in blocks:
         trial = run.trial(RECOMPUTE, step, block)
-        for wave in metrics.measured_waves(trial) if trial is not None else ():
-            first, last = min(r["t_sent_ns"] for r in wave), max(r["t_first_ns"] for r in wave)
-            rates.append(sum(r["usage"]["prompt_tokens"] for r in wave) / ((last - first) * metrics.NS))
+        for rate in metrics.values_of(trial).prefill_tokens_per_s if trial is not None else ():
+            if isinstance(rate, NoData):
+                return f"recompute's prefill rate is not known: {rate.reason}"
+            rates.append(rate)
     if not rates:
         return "no data: recompute was not measured in a valid block"
     rate, share = stats.quantile(rates, 0.5), float(model["recompute_share_min"])

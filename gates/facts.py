@@ -8,6 +8,7 @@ from typing import Any
 
 from gates.validity import Breach, calibration, check_outputs, check_run, check_trial
 from gates.validity.breach import blame
+from gates.validity.digest import digests
 from gates.validity.records import name_of
 from gates.validity.trial import book_floor_of
 from scenarios.model import CANDIDATE, RECOMPUTE
@@ -38,6 +39,7 @@ def gather(run: Run, untrusted: Sequence[str]) -> Facts:
     A block that the candidate itself broke off is listed and does not count, but was not replaced: the candidate's
     fault must not grow into one that makes its own failure INVALID.
     """
+    digests(run)  # all records are read here, once
     breaches = check_run(run)
     against = [*untrusted, *_not_the_candidates(breaches)]
     broken_off = {i["block"]: i["message"] for i in run.incidents() if blame(run, i) == CANDIDATE}

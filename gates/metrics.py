@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import functools
+import itertools
 import math
-from collections.abc import Callable, Iterable
-from pathlib import Path
+import operator
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gates import stats
@@ -65,16 +67,135 @@ def itl_s(request: Json) -> list[float] | NoData:
         return NoData(f"request {request['id']}: its chunks hold {sum(counts)} tokens, usage says {tokens}")
     if tokens > TOKENS_MAX:
         return NoData(f"request {request['id']}: {tokens} output tokens are more than any answer has")
+    if tokens == len(counts):  # one each, as nearly always
+        return [(after_ns - before_ns) * NS for before_ns, after_ns in itertools.pairwise(stamps)]
     gaps = [0.0] * (counts[0] - 1)
     for count, before_ns, after_ns in zip(counts[1:], stamps, stamps[1:], strict=False):
         gaps += [(after_ns - before_ns) * NS / count] * count
     return gaps
 
 
+@dataclass(frozen=True)
+class Values:
+    """All that one pass over a trial's requests gave: the metrics by name, and what else is asked of them."""
+
+    by_name: Mapping[str, float | NoData]
+    ttft_s: array[float]  # of every measured request, failed ones as +infinity
+    prefill_tokens_per_s: Sequence[float | NoData]  # of each measured wave
+    failed: int  # requests, discarded waves included
+    total: int
+
+
+class Collector:
+    """Gathers a trial's metrics wave by wave, so that no more than one wave of records is in memory.
+
+    A wave is a subplot of the trial: its requests queue behind each other, so they are no independent samples.
+    """
+
+    def __init__(self) -> None:
+        self._ttft_s, self._tpot_s, self._itl_s = array("d"), array("d"), array("d")
+        self._medians_s: list[float] = []
+        self._prefill: list[float | NoData] = []
+        self._untold: dict[str, NoData] = {}  # metric -> the first reason why it has no value
+        self._failed = self._total = self._tokens = self._window_ns = 0
+        self._succeeded = False
+
+    def take(self, requests: Sequence[Json]) -> None:
+        """Take the records of one wave. Raises LookupError and TypeError for one of another shape."""
+        self._total += len(requests)
+        self._failed += sum(request["status"] != "ok" for request in requests)
+        wave = [request for request in requests if request["measured"]]
+        if not wave:
+            return
+        ttft = [ttft_s(request) for request in wave]
+        self._ttft_s.extend(ttft)
+        self._medians_s.append(stats.quantile(ttft, 0.5))
+        self._prefill.append(_prefill_rate(wave))
+        self._take_window(wave)
+        for request in wave:
+            if request["status"] != "ok":
+                self._tpot_s.append(math.inf)
+                self._itl_s.append(math.inf)  # a failed request counts as one infinite gap
+                continue
+            self._succeeded = True
+            self._tokens += request["usage"]["completion_tokens"]
+            if isinstance(tpot := tpot_s(request), NoData):
+                self._untold.setdefault("tpot_p50_s", tpot)
+            else:
+                self._tpot_s.append(tpot)
+            if isinstance(gaps := itl_s(request), NoData):
+                self._untold.setdefault("itl_p99_s", gaps)
+            else:
+                self._itl_s.extend(gaps)
+
+    def _take_window(self, wave: Sequence[Json]) -> None:
+        sent = [r["t_sent_ns"] for r in wave if r["t_sent_ns"] is not None]
+        last = [r["t_last_ns"] for r in wave if r["t_last_ns"] is not None]
+        if sent and last:
+            self._window_ns += max(last) - min(sent)
+        else:
+            told = f"measured wave {len(self._medians_s) - 1} has no end: none of its requests got a token"
+            self._untold.setdefault("output_tokens_per_s", NoData(told))
+
+    def values(self) -> Values:
+        """Return what was gathered.
+
+        - `ttft_p50_s`: the mean over measured waves of the wave's median; +infinity where one rests on failures;
+        - `ttft_p99_s`, `tpot_p50_s`: quantiles over all measured requests; a failure is +infinity;
+        - `itl_p99_s`: over all gaps between tokens;
+        - `output_tokens_per_s`: output tokens of successful requests over the summed windows of the measured waves. A
+          window runs from the wave's first send to the last token that any of its requests got. A failed request adds
+          no token, but its time counts as far as it is known. Where every request failed the rate is 0, whatever the
+          time; otherwise a wave without an end has no length, so there is no rate.
+        """
+        none = NoData("no measured wave")
+        by_name: dict[str, float | NoData] = {
+            "ttft_p50_s": sum(self._medians_s) / len(self._medians_s) if self._medians_s else none,
+            "ttft_p99_s": _quantile(self._ttft_s, 0.99, none),
+            "itl_p99_s": _quantile(self._itl_s, 0.99, NoData("no gap between two tokens")),
+            "tpot_p50_s": _quantile(self._tpot_s, 0.5, none),
+            "output_tokens_per_s": self._rate(none),
+        }
+        for name, reason in self._untold.items():
+            if name != "output_tokens_per_s" or self._succeeded:
+                by_name[name] = reason
+        return Values(by_name, self._ttft_s, self._prefill, self._failed, self._total)
+
+    def _rate(self, none: NoData) -> float | NoData:
+        if not self._medians_s:
+            return none
+        if not self._succeeded:
+            return 0.0
+        if self._tokens <= 0 or self._window_ns <= 0:
+            return NoData(f"{self._tokens} tokens in {self._window_ns} ns")
+        return float(self._tokens / (self._window_ns * NS))
+
+
+def _prefill_rate(wave: Sequence[Json]) -> float | NoData:
+    """Return a wave's prompt tokens over the time from the first sending to the last first token, in tokens/s."""
+    if any(r["status"] != "ok" for r in wave):
+        return NoData("a request failed")
+    length_ns = max(r["t_first_ns"] for r in wave) - min(r["t_sent_ns"] for r in wave)
+    if length_ns <= 0:
+        return NoData(f"a wave of {length_ns} ns")
+    return float(sum(r["usage"]["prompt_tokens"] for r in wave) / (length_ns * NS))
+
+
+def _quantile(values: array[float], share: float, none: NoData) -> float | NoData:
+    return float(stats.quantile(values, share)) if values else none
+
+
+def waves(requests: Iterable[Json]) -> Iterator[tuple[object, list[Json]]]:
+    """Yield (number, records) of each wave, as they stand one after the other. Raises KeyError."""
+    for number, wave in itertools.groupby(requests, key=operator.itemgetter("wave")):
+        yield number, list(wave)
+
+
 Version = tuple[str, int, int]
+_known: dict[Version, Values] = {}
 
 
-def _version(trial: Trial) -> Version:
+def version_of(trial: Trial) -> Version:
     """Return what tells this state of a trial's records from any other. Raises EvidenceError."""
     file = trial.path / "requests.jsonl"
     try:
@@ -84,125 +205,45 @@ def _version(trial: Trial) -> Version:
     return str(trial.path), found.st_mtime_ns, found.st_size
 
 
-def _once_a_trial(measure: Callable[[Trial], float | NoData]) -> Callable[[Trial], float | NoData]:
-    """Keep what a metric gave for a trial: each criterion and each look asks again, perhaps of millions of records."""
-    known: dict[Version, float | NoData] = {}
-
-    @functools.wraps(measure)
-    def kept(trial: Trial) -> float | NoData:
-        version = _version(trial)
-        if version not in known:
-            known[version] = measure(trial)
-        return known[version]
-
-    return kept
+def remember(version: Version, values: Values) -> None:
+    """Keep what a pass over a trial gave: each criterion and each look asks again, perhaps of millions of records."""
+    _known[version] = values
 
 
-def measured_waves(trial: Trial) -> list[list[Json]]:
-    """Return the requests of each measured wave, in order of waves. They are kept for a moment: do not change them."""
-    return _measured_waves(_version(trial))
-
-
-@functools.lru_cache(maxsize=2)  # the trial that is looked at, and the one that it is compared with
-def _measured_waves(version: Version) -> list[list[Json]]:
-    waves: dict[int, list[Json]] = {}
-    for request in Trial(Path(version[0]), {}).requests():
-        if request["measured"]:
-            waves.setdefault(int(request["wave"]), []).append(request)
-    return [waves[number] for number in sorted(waves)]
+def values_of(trial: Trial) -> Values:
+    """Return a trial's values, from memory where they are known. Raises EvidenceError, and as `Collector.take`."""
+    version = version_of(trial)
+    if version not in _known:
+        found = Collector()
+        for _, wave in waves(trial.requests()):
+            found.take(wave)
+        remember(version, found.values())
+    return _known[version]
 
 
 def ttft_samples_s(trial: Trial) -> list[float]:
     """Return the TTFT of every measured request in seconds, failed ones as +infinity."""
-    return [ttft_s(request) for wave in measured_waves(trial) for request in wave]
-
-
-@_once_a_trial
-def ttft_p50_s(trial: Trial) -> float | NoData:
-    """Return the mean over measured waves of the wave's median TTFT, in seconds; +infinity where one rests on failures.
-
-    A wave is a subplot of the trial: its requests queue behind each other, so they are no independent samples.
-    """
-    waves = measured_waves(trial)
-    if not waves:
-        return NoData("no measured wave")
-    return float(sum(stats.quantile([ttft_s(r) for r in wave], 0.5) for wave in waves) / len(waves))
-
-
-@_once_a_trial
-def output_tokens_per_s(trial: Trial) -> float | NoData:
-    """Return output tokens of successful requests over the summed windows of the measured waves, in tokens/s.
-
-    A wave's window runs from its first send to the last token that any of its requests got. A failed request adds no
-    token, but its time counts as far as it is known. Where every request failed the rate is 0, whatever the time;
-    otherwise a wave without an end has no length, so there is no rate.
-    """
-    waves = measured_waves(trial)
-    if not waves:
-        return NoData("no measured wave")
-    tokens = sum(r["usage"]["completion_tokens"] for wave in waves for r in wave if r["status"] == "ok")
-    if tokens == 0 and all(r["status"] != "ok" for wave in waves for r in wave):
-        return 0.0
-    window_ns = 0
-    for number, wave in enumerate(waves):
-        sent = [r["t_sent_ns"] for r in wave if r["t_sent_ns"] is not None]
-        last = [r["t_last_ns"] for r in wave if r["t_last_ns"] is not None]
-        if not sent or not last:
-            return NoData(f"measured wave {number} has no end: none of its requests got a token")
-        window_ns += max(last) - min(sent)
-    if tokens <= 0 or window_ns <= 0:
-        return NoData(f"{tokens} tokens in {window_ns} ns")
-    return float(tokens / (window_ns * NS))
-
-
-@_once_a_trial
-def ttft_p99_s(trial: Trial) -> float | NoData:
-    """Return the 99th percentile of TTFT over all measured requests, in seconds; a failure is +infinity."""
-    return _over_requests(trial, 0.99, ttft_s)
-
-
-@_once_a_trial
-def tpot_p50_s(trial: Trial) -> float | NoData:
-    """Return the median TPOT over all measured requests, in seconds; a failure is +infinity."""
-    return _over_requests(trial, 0.5, lambda request: tpot_s(request) if request["status"] == "ok" else math.inf)
-
-
-@_once_a_trial
-def itl_p99_s(trial: Trial) -> float | NoData:
-    """Return the 99th percentile over all gaps between tokens of measured requests, in seconds.
-
-    A failed request counts as one infinite gap.
-    """
-    gaps: list[float] = []
-    for wave in measured_waves(trial):
-        for request in wave:
-            found = itl_s(request) if request["status"] == "ok" else [math.inf]
-            if isinstance(found, NoData):
-                return found
-            gaps += found
-    return float(stats.quantile(gaps, 0.99)) if gaps else NoData("no gap between two tokens")
-
-
-def _over_requests(trial: Trial, share: float, value: Callable[[Json], float | NoData]) -> float | NoData:
-    values: list[float] = []
-    for wave in measured_waves(trial):
-        for request in wave:
-            found = value(request)
-            if isinstance(found, NoData):
-                return found
-            values.append(found)
-    return float(stats.quantile(values, share)) if values else NoData("no measured wave")
+    return values_of(trial).ttft_s.tolist()
 
 
 def failed_requests(trials: Iterable[Trial]) -> tuple[int, int]:
     """Return (failed, all) requests of these trials, discarded waves included."""
-    failed = total = 0
-    for trial in trials:
-        for request in trial.requests():
-            total += 1
-            failed += request["status"] != "ok"
-    return failed, total
+    found = [values_of(trial) for trial in trials]
+    return sum(values.failed for values in found), sum(values.total for values in found)
 
+
+def per_trial(name: str) -> Callable[[Trial], float | NoData]:
+    """Return the function of a trial that gives its metric of that name, in the unit that the name ends with."""
+
+    def metric(trial: Trial) -> float | NoData:
+        return values_of(trial).by_name[name]
+
+    return metric
+
+
+ttft_p50_s, ttft_p99_s, itl_p99_s, tpot_p50_s, output_tokens_per_s = map(
+    per_trial, ("ttft_p50_s", "ttft_p99_s", "itl_p99_s", "tpot_p50_s", "output_tokens_per_s")
+)
 
 PER_TRIAL = {
     "ttft_p50_s": ttft_p50_s,

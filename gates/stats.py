@@ -68,16 +68,16 @@ def quantile(values: Sequence[float], share: float) -> float:
     Raises:
         ValueError: no value, or a NaN.
     """
-    ordered = sorted(values)
-    if not ordered or any(math.isnan(v) for v in ordered):
+    found = np.asarray(values, dtype=float)
+    if not found.size or np.isnan(found).any():
         raise ValueError("a quantile needs values, none of them NaN")
-    place = (len(ordered) - 1) * share
+    place = (found.size - 1) * share
     below, above = math.floor(place), math.ceil(place)
-    if below == above or ordered[below] == ordered[above]:
-        return ordered[below]
-    if math.isinf(ordered[above]):
-        return math.inf
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    ordered = np.partition(found, (below, above))
+    low, high = float(ordered[below]), float(ordered[above])
+    if low == high or math.isinf(high):
+        return high
+    return low + (high - low) * (place - below)
 
 
 def theil_sen(times: Sequence[float], values: Sequence[float], alpha: float) -> Estimate:

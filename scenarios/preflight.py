@@ -68,6 +68,12 @@ def look(
         yield Finding(
             "ports", False, "policy 'resident' runs several engines at once: leave the ports 0 in the site file"
         )
+    if site.engine.policy != "exclusive" and not site.rehearsal:
+        told = (
+            f"policy '{site.engine.policy}' does not sample what differs from start to start: a lab needs 'exclusive'"
+        )
+        yield Finding("policy", False, told)
+    yield from _apart(site, scenario)
     yield _runs_folder(runs)
     yield from _rooms(site, scenario, runs, work)
     yield _memory(site, scenario)
@@ -172,6 +178,22 @@ def _rooms(site: Site, scenario: Scenario, runs: Path, work: Path) -> Iterator[F
                 else f"{existing}: refuses direct I/O, so reads could come from the page cache: use a real disk"
             )
             yield Finding(f"tier {name}", works, said)
+
+
+def _apart(site: Site, scenario: Scenario) -> Iterator[Finding]:
+    """Yield what makes a lab's tiers other storage than their paths say, or one and the same."""
+    devices: dict[int, str] = {}
+    for name in dict.fromkeys(tier for arm in scenario.arms.values() for tier in arm.tiers):
+        folder = Path(site.tiers[name].path)
+        if site.rehearsal or not folder.is_dir():
+            continue
+        if folder.resolve() != folder:
+            told = f"{folder}: leads to {folder.resolve()} by a link: set tiers.{name}.path to the folder itself"
+            yield Finding(f"tier {name}", False, told)
+        owner = devices.setdefault(folder.stat().st_dev, name)
+        if owner != name:
+            told = f"{folder}: lies on the same file system as tier '{owner}': compared with itself, it shows nothing"
+            yield Finding(f"tier {name}", False, told)
 
 
 def _memory(site: Site, scenario: Scenario) -> Finding:

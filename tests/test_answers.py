@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gates import verdict
-from gates.validity.answers import Reading, Readings, distance, floor_of, right_tokens
+from gates.validity.answers import Reading, by_prompt, distance, floor_of, nearest, right_tokens
+from gates.validity.packed import Packer, Reference
 from tests.synthetic import Truth, likely, make_run, only
 from workloads.evidence import Run
 
@@ -57,18 +59,42 @@ def test_what_only_one_names_counts_against_the_least_likely_of_the_other() -> N
     assert distance({}, {"a": -1.0}) == math.inf
 
 
+@given(st.lists(st.tuples(st.integers(0, 2), LIKELY), max_size=8), st.lists(st.tuples(st.integers(0, 2), LIKELY)))
+def test_arrays_of_readings_are_as_far_apart_as_their_readings(
+    believed: list[tuple[int, dict[str, float]]], mine: list[tuple[int, dict[str, float]]]
+) -> None:
+    known = by_prompt(Reading("t", place, seed, 1, likely) for place, (seed, likely) in enumerate(believed))
+    packer = Packer("t")
+    packer.take(
+        {"status": "ok", "output_token_ids": [1], "first_logprobs": likely, "prompt_seed": seed}
+        for seed, likely in mine
+    )
+    packed, reference = packer.packed(), Reference(known)
+    assert [packed.reading(row).likely for row in range(len(mine))] == [likely for _, likely in mine]
+    rows = np.flatnonzero(reference.known(packed))
+    assert [int(packed.seeds[row]) for row in rows] == [seed for seed, _ in mine if seed in known]
+    near = [nearest(packed.reading(int(row)), known[int(packed.seeds[row])]) for row in rows]
+    for allowed in {0.0, 1.0, *near} - {math.inf}:
+        assert reference.far(packed, rows, allowed).tolist() == [not value <= allowed for value in near]
+
+
+@pytest.mark.parametrize("odd", ["-1.0", None, True, [1.0]])
+def test_a_log_probability_that_is_no_number_is_no_reading(odd: object) -> None:
+    record = {"status": "ok", "output_token_ids": [1], "first_logprobs": {"token_id:1": odd}, "prompt_seed": 1}
+    with pytest.raises(TypeError):
+        Packer("t").take([record])
+
+
 def test_tokens_that_rounding_decides_between_are_all_right() -> None:
-    near = Reading("r", "t", 1, 7, {"token_id:7": -1.0, "token_id:8": -1.15, "token_id:9": -1.3})
+    near = Reading("t", 0, 1, 7, {"token_id:7": -1.0, "token_id:8": -1.15, "token_id:9": -1.3})
     assert right_tokens([near], 0.2) == {7, 8}
-    assert right_tokens([Reading("r", "t", 1, 7, {"token_id:8": -1.0})], 0.2) == {7}  # its own is not among them
+    assert right_tokens([Reading("t", 0, 1, 7, {"token_id:8": -1.0})], 0.2) == {7}  # its own is not among them
 
 
 def test_the_floor_is_the_widest_pair_of_one_prompt() -> None:
-    readings = [
-        Reading("r", "t", seed, 1, {"a": value}) for seed, value in ((1, -1.0), (1, -1.25), (1, -1.1), (2, -9.0))
-    ]
-    assert floor_of(Readings(readings)) == pytest.approx(0.25)
-    assert floor_of(Readings()) == 0.0
+    readings = [Reading("t", 0, seed, 1, {"a": value}) for seed, value in ((1, -1.0), (1, -1.25), (1, -1.1), (2, -9.0))]
+    assert floor_of(by_prompt(readings)) == pytest.approx(0.25)
+    assert floor_of({}) == 0.0
 
 
 @pytest.mark.parametrize(("arm", "given_verdict"), [("candidate", "FAIL"), ("baseline", "INVALID")])

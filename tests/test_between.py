@@ -10,6 +10,7 @@ import pytest
 from gates import metrics, validity, verdict
 from gates.validity import books, calibration
 from gates.validity.trial import book_floor_of
+from tests.looking import breaches_of
 from tests.synthetic import Truth, make_run, only, put
 from tests.test_validity import rising
 from workloads.evidence import Run
@@ -28,11 +29,7 @@ def of_run(path: Path, check: str) -> list[str]:
 
 
 def of_trial(path: Path, name: str, check: str) -> list[str]:
-    arm, step, block = name.split("/")
-    run = Run(path)
-    trial = run.trial(arm, int(step[1:]), int(block[1:]))
-    assert trial is not None
-    return [b.reason for b in validity.check_trial(run, trial) if b.check == check]
+    return [b.reason for b in breaches_of(path, name) if b.check == check]
 
 
 def once(number: int, change: Any) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from gates import validity, verdict
 from gates.validity.calibrated import check_calibrated
-from gates.validity.records import sketches
+from gates.validity.digest import digests
 from tests.synthetic import Truth, make_run, only, put
 from workloads import calibrate
 from workloads.evidence import Run, RunDir
@@ -124,5 +124,7 @@ def test_what_the_real_client_records_against_the_real_server_is_sound(tmp_path:
         file.unlink()  # which are of another boot
     found: list[str] = []
     recorded = Run(run.path)
-    check_calibrated(recorded, sketches(recorded), lambda _check, _whose, reason: found.append(reason))
+    check_calibrated(
+        recorded, [read.sketch() for _, read in digests(recorded)], lambda _check, _whose, reason: found.append(reason)
+    )
     assert found == []

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gates import validity
+from tests import looking
 from tests.synthetic import CHUNK_BYTES, Truth, make_run
 from workloads import counters
 from workloads.evidence import Run
@@ -22,10 +23,7 @@ WAVE_BYTES = 2 * 16 * CHUNK_BYTES  # at concurrency 2
 
 
 def breaches(folder: Path, arm: str = "candidate", named: Json = NAMED, **truth: Any) -> list[validity.Breach]:
-    run = Run(make_run(folder, Truth(blocks=1, **named, **truth)))
-    trial = run.trial(arm, 2, 1)
-    assert trial is not None
-    return validity.check_trial(run, trial)
+    return looking.breaches(folder, arm, **named, **truth)
 
 
 @pytest.mark.parametrize("arm", ["recompute", "baseline", "candidate"])

@@ -23,6 +23,7 @@ def request(wave: int, sent_s: float, ttft_s: float, decode_s: float, **values: 
     record: Json = {
         "id": f"w{wave}", "wave": wave, "measured": wave > 0, "t_sent_ns": sent, "t_first_ns": first,
         "t_last_ns": first + int(decode_s * S), "usage": {"prompt_tokens": 4096, "completion_tokens": 8}, "status": "ok",
+        "chunk_tokens": [1, 7], "chunk_ns": [0, int(decode_s * S)],
     }  # fmt: skip
     return {**record, **values}
 

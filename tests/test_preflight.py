@@ -201,3 +201,39 @@ def test_make_names_a_missing_run() -> None:
     done = subprocess.run(["make", "verify"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
     assert "name the run: make verify RUN=runs/..." in done.stderr
+
+
+def lab(folder: Path, *, link: bool = False, same: bool = False, policy: str = "exclusive") -> tuple[Site, Scenario]:
+    site, scenario = loaded(policy=policy)
+    real, shm = folder / "real", Path("/dev/shm") / folder.name
+    for path in (real, shm):
+        path.mkdir(exist_ok=True)
+    if link:
+        (folder / "link").symlink_to(real)
+    paths = {"baseline": folder / "link" if link else real, "candidate": real / "below" if same else shm}
+    paths["candidate"].mkdir(exist_ok=True)
+    names = {arm: scenario.arms[arm].tiers[0] for arm in paths}
+    changed = {names[arm]: site.tiers[names[arm]].model_copy(update={"path": str(path)}) for arm, path in paths.items()}
+    return site.model_copy(update={"rehearsal": False, "tiers": {**site.tiers, **changed}}), scenario
+
+
+@pytest.mark.usefixtures("roomy")
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, None),
+        ({"link": True}, "leads to "),
+        ({"same": True}, "lies on the same file system as tier '"),
+        ({"policy": "resident"}, "a lab needs 'exclusive'"),
+    ],
+)
+def test_a_lab_that_could_prove_nothing_is_refused_before_its_hours_are_spent(
+    tmp_path: Path, changes: dict[str, Any], told: str | None
+) -> None:
+    if tmp_path.stat().st_dev == Path("/dev/shm").stat().st_dev:
+        pytest.skip("needs two file systems")
+    try:
+        found = refusal(*lab(tmp_path, **changes), tmp_path)
+    finally:
+        shutil.rmtree(Path("/dev/shm") / tmp_path.name, ignore_errors=True)
+    assert found is None if told is None else told in (found or "")

@@ -92,7 +92,8 @@ def test_a_copied_block_is_told_by_its_times_and_its_requests(tmp_path: Path) ->
         facts.write_text(json.dumps({**json.loads(facts.read_bytes()), "block": 4}), encoding="utf-8")
     RunDir(path).seal("end")
     assert any("had ended" in reason for reason in told(path))
-    assert any("candidate-c2-b02-w0-0 is recorded in candidate/c2/b02 and in" in r for r in told(path, "requests"))
+    moved = "request candidate-c2-b02-w0-0 is recorded in candidate/c2/b04, and is of candidate/c2/b02"
+    assert moved in told(path, "requests")
     assert verdict.judge(Run(path))["verdict"] == "INVALID"
 
 
@@ -100,7 +101,7 @@ def test_an_id_used_twice_while_populating_is_told(tmp_path: Path) -> None:
     twice = only({"arm": "candidate", "prompt_set": 1}, put(requests=[{"id": "baseline-c2-b01-w1-0"}]))
     path = make_run(tmp_path, Truth(blocks=1, populate=twice))
     (found,) = told(path, "requests")
-    assert found == "request baseline-c2-b01-w1-0 is recorded in baseline/c2/b01 and in candidate, populating set 1"
+    assert found == "request baseline-c2-b01-w1-0 is recorded in candidate, populating set 1, and is of baseline/c2/b01"
 
 
 def test_a_completed_trial_without_a_time_is_told(tmp_path: Path) -> None:

@@ -13,18 +13,12 @@ from hypothesis import strategies as st
 from gates import validity
 from gates.nodata import NoData
 from gates.readers.prometheus import Exposition, ReadError, delta
+from tests.looking import breaches
 from tests.synthetic import CHUNK_BYTES, Truth, make_run, only, put
 from workloads.evidence import Run
 
 Json = dict[str, Any]
 FIRST = "candidate-c2-b01-w1-0"
-
-
-def breaches(folder: Path, arm: str = "candidate", **truth: Any) -> list[validity.Breach]:
-    run = Run(make_run(folder, Truth(blocks=1, **truth)))
-    trial = run.trial(arm, 2, 1)
-    assert trial is not None
-    return validity.check_trial(run, trial)
 
 
 @pytest.mark.parametrize("arm", ["recompute", "baseline", "candidate"])

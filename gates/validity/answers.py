@@ -9,8 +9,9 @@ that is more, is allowed.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 
 Likely = Mapping[str, float]  # token -> log-probability, nats; the best ones
@@ -26,26 +27,19 @@ ALLOWED_MAX = 0.5
 class Reading:
     """The beginning of one successful answer."""
 
-    request: str
-    trial: str
+    trial: str  # "<arm>/c<step>/b<nn>"
+    place: int  # of its record in the trial's requests.jsonl, from 0
     seed: int  # of its prompt
     token: int  # the first one's id
     likely: Likely  # empty where the server could tell no number, as for KV that makes NaN
 
 
-@dataclass
-class Readings:
-    """The answers of one arm."""
-
-    all: list[Reading] = field(default_factory=list)
-    without_ids: list[str] = field(default_factory=list)  # ids of the requests whose tokens were not told
-
-    def by_prompt(self) -> dict[int, list[Reading]]:
-        """Return the readings of each prompt's seed."""
-        found: dict[int, list[Reading]] = {}
-        for reading in self.all:
-            found.setdefault(reading.seed, []).append(reading)
-        return found
+def by_prompt(readings: Iterable[Reading]) -> dict[int, list[Reading]]:
+    """Return the readings of each prompt's seed."""
+    found: dict[int, list[Reading]] = {}
+    for reading in readings:
+        found.setdefault(reading.seed, []).append(reading)
+    return found
 
 
 def distance(mine: Likely, other: Likely) -> float:
@@ -72,13 +66,19 @@ def nearest(reading: Reading, others: Iterable[Reading]) -> float:
     return min((distance(reading.likely, other.likely) for other in others), default=math.inf)
 
 
-def floor_of(recompute: Readings) -> float:
+def floor_of(recompute: Mapping[int, Sequence[Reading]]) -> float:
     """Return how far recompute's readings of one prompt lie apart at most, in nats; 0 where none was read twice.
 
     Infinite where one of them tells no log-probability.
     """
-    pairs = (pair for readings in recompute.by_prompt().values() for pair in combinations(readings, 2))
-    return max((distance(one.likely, two.likely) for one, two in pairs), default=0.0)
+    widest = 0.0
+    for readings in recompute.values():
+        # Readings that are equal lie as far from the others as each other.
+        different = list({tuple(sorted(reading.likely.items())): reading.likely for reading in readings}.values())
+        widest = max(widest, *(distance(one, two) for one, two in combinations(different, 2)), 0.0)
+        if len(readings) > 1 and not all(different):
+            return math.inf
+    return widest
 
 
 def allowed_distance(floor: float, agreed: float) -> float:
@@ -91,37 +91,10 @@ def right_tokens(readings: Sequence[Reading], allowed: float) -> frozenset[int]:
 
     The most frequent ones; and those that are so near to one of these that rounding decides.
     """
-    ids = [reading.token for reading in readings]
-    most = max(ids.count(token) for token in ids)
-    right = {token for token in ids if ids.count(token) == most}
+    counts = Counter(reading.token for reading in readings)
+    right = {token for token, count in counts.items() if count == max(counts.values())}
     for reading in [reading for reading in readings if reading.token in right]:
         own = reading.likely.get(f"{NAMED}{reading.token}", math.inf)
         near = [token for token, value in reading.likely.items() if abs(own - value) <= allowed]
         right.update(int(token.removeprefix(NAMED)) for token in near if token.removeprefix(NAMED).isdecimal())
     return frozenset(right)
-
-
-def wrong_prompts(mine: Readings, believed: Readings, allowed: float) -> tuple[list[str], int, int]:
-    """Return (a line per prompt that is wrong in some trial, readings too far, readings compared).
-
-    Wrong it is where more than half of its readings in one trial lie too far from every one of the believed arm's: a
-    chunk that is wrong at rest is read wrong each time, so one prompt among many shows however small its share is.
-    """
-    theirs = believed.by_prompt()
-    lines: list[str] = []
-    far = compared = 0
-    places: dict[tuple[int, str], list[Reading]] = {}
-    for reading in mine.all:
-        if reading.seed in theirs:
-            places.setdefault((reading.seed, reading.trial), []).append(reading)
-    for (seed, trial), readings in places.items():
-        distances = [nearest(reading, theirs[seed]) for reading in readings]
-        odd = [(d, reading) for d, reading in zip(distances, readings, strict=True) if not d <= allowed]
-        far += len(odd)
-        compared += len(readings)
-        if 2 * len(odd) > len(readings):
-            least, reading = odd[0]
-            told = f"{least:.3f} nats off" if math.isfinite(least) else "without a number"
-            shown = f"{len(odd)} of {len(readings)} readings of prompt {seed} in {trial}"
-            lines.append(f"{shown} (the first: {reading.request}, {told})")
-    return lines, far, compared

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from gates.metrics import e2e_s, ttft_s
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gates.metrics import NS
 from gates.nodata import NoData
 from gates.readers.prometheus import delta
 from gates.validity.breach import HOST, Tell
@@ -23,14 +26,26 @@ def book_floor_s(resolved_s: float | None) -> float:
     return BOOK_FLOOR_S_PER_REQUEST if resolved_s is None else min(BOOK_FLOOR_S_PER_REQUEST, FLOOR_SHARE * resolved_s)
 
 
-def check_books(wave: Wave, floor_s: float, tell: Tell) -> None:
-    """Compare the client's books with the engine's: requests and tokens exactly, both times within 5 %.
+@dataclass(frozen=True)
+class TimeBook:
+    """What engine and client booked of the times of a wave's requests."""
 
-    Or within `floor_s` per request, where that is more.
+    wave: int
+    what: str
+    engine_s: float
+    client_s: float
+    requests: int
+
+
+def check_books(wave: Wave, tell: Tell) -> list[TimeBook]:
+    """Compare the client's books with the engine's, requests and tokens exactly; return those of times.
+
+    Every request of the wave succeeded, with all of its times.
     """
     before, after = wave.engine()
-    e2e_sum_s = sum(float(s) for r in wave.requests if not isinstance(s := e2e_s(r), NoData))
-    ttft_sum_s = sum(ttft_s(r) for r in wave.requests)
+    sent_ns = sum(r["t_sent_ns"] for r in wave.requests)
+    e2e_sum_s = (sum(r["t_last_ns"] for r in wave.requests) - sent_ns) * NS
+    ttft_sum_s = (sum(r["t_first_ns"] for r in wave.requests) - sent_ns) * NS
     for what, counter, client in (
         ("requests", f"{E2E}_count", len(wave.requests)),
         ("first tokens", f"{TTFT}_count", len(wave.requests)),
@@ -42,6 +57,7 @@ def check_books(wave: Wave, floor_s: float, tell: Tell) -> None:
             tell("books", HOST, f"wave {wave.number}: {engine.reason}")
         elif engine != client:
             tell("books", HOST, f"wave {wave.number}: the engine booked {engine:g} {what}, the client {client:g}")
+    books = []
     for what, total, client_s in (
         ("of requests", f"{E2E}_sum", e2e_sum_s),
         ("to first tokens", f"{TTFT}_sum", ttft_sum_s),
@@ -49,9 +65,17 @@ def check_books(wave: Wave, floor_s: float, tell: Tell) -> None:
         engine_s = delta(before, after, total)
         if isinstance(engine_s, NoData):
             tell("books", HOST, f"wave {wave.number}: {engine_s.reason}")
-        elif not abs(engine_s - client_s) <= max(AGREEMENT * client_s, floor_s * len(wave.requests)):
-            told = f"the engine booked {engine_s:.3f} s {what}, the client {client_s:.3f} s"
-            tell("books", HOST, f"wave {wave.number}: {told}")
+        else:
+            books.append(TimeBook(wave.number, what, engine_s, client_s, len(wave.requests)))
+    return books
+
+
+def check_times(books: Iterable[TimeBook], floor_s: float, tell: Tell) -> None:
+    """Tell where the two differ by more than 5 %, or than `floor_s` per request where that is more."""
+    for book in books:
+        if not abs(book.engine_s - book.client_s) <= max(AGREEMENT * book.client_s, floor_s * book.requests):
+            told = f"the engine booked {book.engine_s:.3f} s {book.what}, the client {book.client_s:.3f} s"
+            tell("books", HOST, f"wave {book.wave}: {told}")
 
 
 def check_cold(wave: Wave, expected: Expected, tell: Tell) -> float | None:

@@ -2,50 +2,74 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from gates.metrics import NS
 from gates.validity.breach import HARNESS, HOST, Tell
 from gates.validity.records import Sketch
-from gates.validity.requests import CLOCK_STEP_NS
 from workloads.calibrate import FOLDER
 from workloads.evidence import Run, read_jsonl
 
 Json = dict[str, Any]
 
 CLOCKS = ("kernel", "user")
+CLOCK_STEP_NS = 5_000_000  # more than the kernel slews in a trial, less than any step that matters
 
 
-def check_one_clock(requests: Sequence[Json], tell: Tell) -> None:
-    """Tell if a trial's reads were stamped by an unknown clock, or by more than one.
+class Stamps:
+    """Looks at a trial's time stamps wave by wave."""
 
-    A failed request need not have a clock, and its times are not compared.
-    """
-    for r in requests:
-        if r["clock"] not in CLOCKS and not (r["clock"] is None and r["status"] != "ok"):
-            tell("clock", HARNESS, f"{r['id']}: stamped by the clock {r['clock']!r}, {' or '.join(CLOCKS)} expected")
-            return
-    clocks = sorted({r["clock"] for r in requests if r["status"] == "ok"})
-    if len(clocks) > 1:
-        tell("clock", HARNESS, f"its requests were stamped by different clocks: {' and '.join(clocks)}")
+    def __init__(self, shared_read_budget: float) -> None:
+        self._budget = shared_read_budget
+        self._clocks: set[object] = set()  # of successful requests
+        self._unknown: str | None = None  # the first record of an unknown clock, and which
+        self._untold: str | None = None  # the first record without a word on sharing its read
+        self._shared = self._measured = 0
+        self._least_ns, self._most_ns = math.inf, -math.inf
 
+    def take(self, requests: Sequence[Json]) -> None:
+        """Take the records of a wave. Raises what is in MISSHAPEN for one of another shape."""
+        for r in requests:
+            clock, good = r["clock"], r["status"] == "ok"
+            if good:
+                self._clocks.add(clock)
+            if clock not in CLOCKS and (good or clock is not None) and self._unknown is None:
+                self._unknown = f"{r['id']}: stamped by the clock {clock!r}"
+            if not isinstance(shared := r["first_shared_read"], bool):
+                self._untold = self._untold or str(r["id"])
+            elif r["measured"] is True:
+                self._measured += 1
+                self._shared += shared
+        self.take_offsets([r["clock_offset_ns"] for r in requests])
 
-def check_shared_reads(requests: Sequence[Json], budget: float, tell: Tell) -> None:
-    """Tell if too many first tokens came in one read with a later event, whose time they were then given.
+    def take_offsets(self, offsets_ns: Sequence[int]) -> None:
+        """Take CLOCK_REALTIME minus CLOCK_MONOTONIC of some moments of the trial."""
+        self._least_ns = min(self._least_ns, *offsets_ns) if offsets_ns else self._least_ns
+        self._most_ns = max(self._most_ns, *offsets_ns) if offsets_ns else self._most_ns
 
-    Judged over all measured requests of the trial. One may always be: with fewer than 1 / `budget` requests the share
-    would allow none, and a single request does not carry the mean over waves of their medians.
-    """
-    for r in requests:
-        if not isinstance(r["first_shared_read"], bool):
-            tell("shared-read", HARNESS, f"{r['id']}: no data on whether its first token shared a read")
-            return
-    measured = [r for r in requests if r["measured"] is True]
-    shared = sum(r["first_shared_read"] for r in measured)
-    if shared > 1 and shared / len(measured) > budget:
-        told = f"{shared} of {len(measured)} first tokens shared their read with a later event"
-        tell("shared-read", HARNESS, f"{told}, {budget * 100:g} % allowed")
+    def tell(self, tell: Tell) -> None:
+        """Tell of an unknown clock, of more than one, of a step of the clock, and of too many shared reads.
+
+        A failed request need not have a clock, and its times are not compared. First tokens that came in one read with
+        a later event were given its time; their share is judged over all measured requests of the trial. One may
+        always be: with fewer than 1 / budget requests the share would allow none, and a single request does not carry
+        the mean over waves of their medians.
+        """
+        if (spread_ns := self._most_ns - self._least_ns) > CLOCK_STEP_NS:
+            told = f"the clock was stepped by {spread_ns * NS * 1e3:.1f} ms within the trial"
+            tell("clock", HOST, f"{told}, {CLOCK_STEP_NS * NS * 1e3:g} ms allowed")
+        if self._unknown is not None:
+            tell("clock", HARNESS, f"{self._unknown}, {' or '.join(CLOCKS)} expected")
+        elif len(self._clocks) > 1:
+            clocks = " and ".join(sorted(map(str, self._clocks)))
+            tell("clock", HARNESS, f"its requests were stamped by different clocks: {clocks}")
+        if self._untold is not None:
+            tell("shared-read", HARNESS, f"{self._untold}: no data on whether its first token shared a read")
+        elif self._shared > 1 and self._shared / self._measured > self._budget:
+            told = f"{self._shared} of {self._measured} first tokens shared their read with a later event"
+            tell("shared-read", HARNESS, f"{told}, {self._budget * 100:g} % allowed")
 
 
 def check_same_clock(trials: Sequence[Sketch], tell: Tell) -> None:

@@ -92,27 +92,56 @@ def expected_of(run: Run, trial: Trial) -> Expected:
     )
 
 
-def sort_into_waves(expected: Expected, requests: list[Json], snapshots: list[Json], tell: Tell) -> list[Wave]:
-    """Return the waves that are whole; tell what is missing, doubled or too much."""
-    count, step = expected.waves_discarded + expected.waves_measured, expected.step
-    ids = [r["id"] for r in requests]
-    if len(set(ids)) != len(ids):
-        tell("requests", HARNESS, "a request is recorded twice")
-    waves = []
-    for number in range(count):
-        mine = [r for r in requests if r["wave"] == number]
-        before = [s for s in snapshots if s["wave"] == number and s["when"] == "before"]
-        after = [s for s in snapshots if s["wave"] == number and s["when"] == "after"]
-        if len(mine) != step or sorted(r["prompt_index"] for r in mine) != list(range(step)):
-            tell("requests", HARNESS, f"wave {number} has {len(mine)} requests, {step} of different prompts expected")
+class Waves:
+    """Makes whole waves of a trial's records and counter snapshots, as the records come."""
+
+    def __init__(self, expected: Expected, snapshots: list[Json], tell: Tell) -> None:
+        self._expected, self._tell = expected, tell
+        self._count = expected.waves_discarded + expected.waves_measured
+        self._snapshots = snapshots
+        self._around: dict[tuple[object, object], list[Json]] = {}
+        for snapshot in snapshots:
+            self._around.setdefault((snapshot["wave"], snapshot["when"]), []).append(snapshot)
+        self._indices = list(range(expected.step))
+        self._ids: set[object] = set()
+        self._requests = 0
+        self._seen: set[int] = set()
+
+    def take(self, requests: list[Json]) -> Wave | None:
+        """Return the wave that these records are, or None where it is not whole, which is told."""
+        self._requests += len(requests)
+        self._ids.update(r["id"] for r in requests)
+        number = requests[0]["wave"]
+        if type(number) is not int or not 0 <= number < self._count:
+            return None  # told by the number of requests
+        self._seen.add(number)
+        before, after = self._around.get((number, "before"), []), self._around.get((number, "after"), [])
+        if sorted(r["prompt_index"] for r in requests) != self._indices:
+            self._not_whole(number, len(requests))
         elif len(before) != 1 or len(after) != 1:
-            tell("counters", HARNESS, f"wave {number} has {len(before)}+{len(after)} counter snapshots, 1+1 expected")
+            told = f"wave {number} has {len(before)}+{len(after)} counter snapshots, 1+1 expected"
+            self._tell("counters", HARNESS, told)
         else:
-            waves.append(Wave(number, mine, before[0], after[0]))
-    if len(requests) != count * step or len(snapshots) != 2 * count:
-        told = f"{len(requests)} requests and {len(snapshots)} snapshots, {count * step} and {2 * count} expected"
-        tell("requests", HARNESS, told)
-    return waves
+            return Wave(number, requests, before[0], after[0])
+        return None
+
+    def end(self) -> None:
+        """Tell what is missing, doubled or too much."""
+        for number in range(self._count):
+            if number not in self._seen:
+                self._not_whole(number, 0)
+        if len(self._ids) != self._requests:
+            self._tell("requests", HARNESS, "a request is recorded twice")
+        requests, snapshots = self._count * self._expected.step, 2 * self._count
+        if self._requests != requests or len(self._snapshots) != snapshots:
+            told = (
+                f"{self._requests} requests and {len(self._snapshots)} snapshots, {requests} and {snapshots} expected"
+            )
+            self._tell("requests", HARNESS, told)
+
+    def _not_whole(self, number: int, requests: int) -> None:
+        told = f"wave {number} has {requests} requests, {self._expected.step} of different prompts expected"
+        self._tell("requests", HARNESS, told)
 
 
 def _exposition(snapshot: Json, key: str) -> Exposition:

@@ -7,24 +7,32 @@ shows against itself on the site. Later tokens are not compared: one near tie, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gates.validity.answers import (
     ALLOWED_MAX,
     Reading,
-    Readings,
     allowed_distance,
+    by_prompt,
     floor_of,
+    nearest,
     right_tokens,
-    wrong_prompts,
 )
 from gates.validity.breach import HARNESS, Breach, Tell
 from gates.validity.chunks import compare_stores
 from gates.validity.control import check_control
+from gates.validity.digest import digest
 from gates.validity.needles import check_needles
+from gates.validity.packed import Packed, Reference, Whole
 from gates.validity.records import name_of
 from scenarios.model import BASELINE, RECOMPUTE
-from workloads.evidence import Run
+from workloads.evidence import EvidenceError, Run
 
 CHECK = "output-equality"
 WRONG_PROMPT = "wrong-prompt"
@@ -33,8 +41,24 @@ OF_THE_RECORDS = ("readable", "complete", "requests", "counters", "lengths", "to
 # A recompute arm that agrees with itself less than this sees no exchanged chunk either.
 FLOOR_MAX = 0.1
 
+Prompts = dict[int, list[Reading]]  # by the prompts' seeds
 # Prompt seed -> the first token ids that count as right; more than one where rounding decides between them.
 Right = dict[int, frozenset[int]]
+
+
+@dataclass
+class Answers:
+    """What one arm answered, trial by trial."""
+
+    trials: list[Packed] = field(default_factory=list)
+
+    def readings(self, but: Right) -> Prompts:
+        """Return the readings, one by one, of every prompt that is not in `but`."""
+        return by_prompt(
+            packed.reading(row)
+            for packed in self.trials
+            for row in np.flatnonzero(~np.isin(packed.seeds, list(but))).tolist()
+        )
 
 
 def check_outputs(run: Run, trials: Mapping[str, Sequence[Breach]]) -> tuple[list[Breach], list[str]]:
@@ -55,7 +79,7 @@ def check_outputs(run: Run, trials: Mapping[str, Sequence[Breach]]) -> tuple[lis
     is the harness's. What is within the budget is told with the verdict. The positive control, the needles and the
     two stores' bytes are judged here, too. Raises what is in MISSHAPEN.
     """
-    arms = _readings(run, trials)
+    arms = _answers(run, trials)
     found: list[Breach] = []
     lines: list[str] = []
 
@@ -63,36 +87,40 @@ def check_outputs(run: Run, trials: Mapping[str, Sequence[Breach]]) -> tuple[lis
         found.append(Breach(check, whose, reason, "run"))
 
     for arm, mine in arms.items():
-        if mine.without_ids:
-            total = len(mine.without_ids) + len(mine.all)
-            told = f"{len(mine.without_ids)} of {total} successful requests name no token id, the first"
-            tell(CHECK, HARNESS, f"{arm}: no data on its outputs: {told}: {mine.without_ids[0]}")
+        untold = sum(packed.without_ids for packed in mine.trials)
+        if untold:
+            total = untold + sum(len(packed.seeds) for packed in mine.trials)
+            first = next(packed.first_without_ids for packed in mine.trials if packed.without_ids)
+            told = f"{untold} of {total} successful requests name no token id, the first"
+            tell(CHECK, HARNESS, f"{arm}: no data on its outputs: {told}: {first}")
     load = run.facts["scenario"]["workload"]
-    recompute = arms.pop(RECOMPUTE, Readings())
-    allowed = _allowed(recompute, float(load["first_logprob_noise"]), tell)
-    right = _right(recompute, allowed)
-    odd, total = sum(r.token not in right[r.seed] for r in recompute.all), len(recompute.all)
+    recompute = arms.pop(RECOMPUTE, Answers()).readings({})
+    allowed = _allowed(run, recompute, float(load["first_logprob_noise"]), tell)
+    right = {seed: right_tokens(readings, allowed) for seed, readings in recompute.items()}
+    total = sum(len(readings) for readings in recompute.values())
+    odd = sum(reading.token not in right[seed] for seed, readings in recompute.items() for reading in readings)
     itself = f"{RECOMPUTE} differs from itself in {odd} of {total}"
     if total and odd / total > FLOOR_MAX:
         told = f"{itself} first tokens, {FLOOR_MAX * 100:g} % allowed: it is no reference for the other arms"
         tell(CHECK, HARNESS, told)
     budget = max(float(load["first_token_mismatch_budget"]), odd / total if total else 0.0)
-    unknown = Readings([r for r in arms.get(BASELINE, Readings()).all if r.seed not in right])
+    unknown = arms.get(BASELINE, Answers()).readings(right)
     for arm, mine in arms.items():
         for other, believed, whose in ((RECOMPUTE, recompute, arm), (BASELINE, unknown, HARNESS)):
-            if arm != other:
-                lines += _compare(arm, mine, other, believed, whose, allowed, (budget, itself), tell)
+            if arm != other and believed:
+                lines += _compare(run, arm, mine, other, believed, whose, allowed, (budget, itself), tell)
     lines += check_control(run, allowed, tell)
     lines += check_needles(run, tell)
     lines += compare_stores(run, tell)
     return found, lines
 
 
-def _allowed(recompute: Readings, agreed: float, tell: Tell) -> float:
+def _allowed(run: Run, recompute: Prompts, agreed: float, tell: Tell) -> float:
     """Return how many nats a reading may be off; tell where recompute's own readings say that nothing can be seen."""
-    blank = next((r.request for r in recompute.all if not r.likely), None)
+    blank = next((r for readings in recompute.values() for r in readings if not r.likely), None)
     if blank is not None:
-        tell(CHECK, HARNESS, f"{RECOMPUTE}: no data on the log-probabilities of {blank}: it is no reference")
+        request = _request(run, blank)
+        tell(CHECK, HARNESS, f"{RECOMPUTE}: no data on the log-probabilities of {request}: it is no reference")
         return agreed
     floor = floor_of(recompute)
     if allowed_distance(floor, agreed) > ALLOWED_MAX:
@@ -101,29 +129,42 @@ def _allowed(recompute: Readings, agreed: float, tell: Tell) -> float:
     return min(allowed_distance(floor, agreed), ALLOWED_MAX)
 
 
-def _right(believed: Readings, allowed: float) -> Right:
-    return {seed: right_tokens(readings, allowed) for seed, readings in believed.by_prompt().items()}
-
-
 def _compare(
-    arm: str, mine: Readings, other: str, believed: Readings, whose: str, allowed: float, floor: tuple[float, str],
-    tell: Tell,
+    run: Run, arm: str, mine: Answers, other: str, believed: Prompts, whose: str, allowed: float,
+    floor: tuple[float, str], tell: Tell,
 ) -> list[str]:  # fmt: skip
     """Tell what of an arm's readings is not the believed arm's; return a line on it, or none where none compare."""
-    right = _right(believed, allowed)
-    compared = [reading for reading in mine.all if reading.seed in right]
+    right = {seed: right_tokens(readings, allowed) for seed, readings in believed.items()}
+    reference = Reference(believed)
+    compared = odd = far = 0
+    prompts: set[int] = set()
+    first: Reading | None = None  # whose token is not right
+    wrong: list[str] = []
+    for packed in mine.trials:
+        rows = np.flatnonzero(reference.known(packed))
+        seeds = packed.seeds[rows].tolist()
+        compared += len(rows)
+        prompts.update(seeds)
+        others = [
+            number
+            for number, (seed, token) in enumerate(zip(seeds, packed.tokens[rows].tolist(), strict=True))
+            if token not in right[seed]
+        ]
+        odd += len(others)
+        if others and first is None:
+            first = packed.reading(int(rows[others[0]]))
+        off = reference.far(packed, rows, allowed)
+        far += int(off.sum())
+        wrong += _wrong_prompts(run, packed, rows, off, believed)
     if not compared:
         return []
-    odd = [reading for reading in compared if reading.token not in right[reading.seed]]
-    prompts = len({reading.seed for reading in compared})
-    told = f"{arm}: {len(odd)} of {len(compared)} first tokens, over {prompts} prompts, are not {other}'s"
-    if odd:
-        wanted = " or ".join(str(token) for token in sorted(right[odd[0].seed]))
-        told += f" (the first: {odd[0].request} has {odd[0].token}, not {wanted})"
-    wrong, far, count = wrong_prompts(mine, believed, allowed)
+    told = f"{arm}: {odd} of {compared} first tokens, over {len(prompts)} prompts, are not {other}'s"
+    if first is not None:
+        wanted = " or ".join(str(token) for token in sorted(right[first.seed]))
+        told += f" (the first: {_request(run, first)} has {first.token}, not {wanted})"
     budget, itself = floor
     told += f"; {far} are more than {allowed:.3g} nats off; {budget * 100:.3g} % allowed; {itself}"
-    if len(odd) / len(compared) > budget or far / count > budget:
+    if odd / compared > budget or far / compared > budget:
         tell(CHECK, whose, told)
     if wrong:
         shown = f"{arm}: answers of {len(wrong)} prompts, counted by trial, are not {other}'s: {wrong[0]}"
@@ -131,9 +172,37 @@ def _compare(
     return [told]
 
 
-def _readings(run: Run, trials: Mapping[str, Sequence[Breach]]) -> dict[str, Readings]:
-    """Return the readings of each arm, from the trials that can be used for it."""
-    arms: dict[str, Readings] = {}
+def _wrong_prompts(run: Run, packed: Packed, rows: Whole, off: NDArray[np.bool_], believed: Prompts) -> list[str]:
+    """Return a line per prompt of the trial of whose readings more than half lie too far from every believed one.
+
+    A chunk that is wrong at rest is read wrong each time, so one prompt among many shows however small its share is.
+    """
+    lines = []
+    counts = dict(zip(*(found.tolist() for found in np.unique(packed.seeds[rows], return_counts=True)), strict=True))
+    seeds, odd = np.unique(packed.seeds[rows[off]], return_counts=True)
+    for seed, many in zip(seeds.tolist(), odd.tolist(), strict=True):
+        if 2 * many > (count := counts[seed]):
+            reading = packed.reading(int(rows[off & (packed.seeds[rows] == seed)][0]))
+            least = nearest(reading, believed[seed])
+            told = f"{least:.3f} nats off" if math.isfinite(least) else "without a number"
+            shown = f"{many} of {count} readings of prompt {seed} in {packed.trial}"
+            lines.append(f"{shown} (the first: {_request(run, reading)}, {told})")
+    return lines
+
+
+def _request(run: Run, reading: Reading) -> str:
+    """Return the id of the reading's record. Raises EvidenceError."""
+    arm, step, block = reading.trial.split("/")
+    trial = run.trial(arm, int(step[1:]), int(block[1:]))
+    record = next(islice(trial.requests(), reading.place, None), None) if trial is not None else None
+    if record is None:
+        raise EvidenceError(f"{reading.trial}: its records changed while they were judged")
+    return str(record["id"])
+
+
+def _answers(run: Run, trials: Mapping[str, Sequence[Breach]]) -> dict[str, Answers]:
+    """Return the answers of each arm, of the trials that can be used for it. Raises what is in MISSHAPEN."""
+    arms: dict[str, Answers] = {}
     for trial in run.trials():
         breaches = trials.get(name_of(trial))
         if breaches is None or trial.facts["completed"] is not True:
@@ -141,14 +210,5 @@ def _readings(run: Run, trials: Mapping[str, Sequence[Breach]]) -> dict[str, Rea
         arm = str(trial.facts["arm"])
         if any(arm == RECOMPUTE or (b.whose == HARNESS and b.check in OF_THE_RECORDS) for b in breaches):
             continue
-        mine = arms.setdefault(arm, Readings())
-        for r in trial.requests():
-            if r["status"] != "ok":
-                continue
-            if not r["output_token_ids"]:
-                mine.without_ids.append(r["id"])
-                continue
-            likely = {str(token): float(value) for token, value in (r["first_logprobs"] or {}).items()}
-            token = int(r["output_token_ids"][0])
-            mine.all.append(Reading(str(r["id"]), name_of(trial), int(r["prompt_seed"]), token, likely))
+        arms.setdefault(arm, Answers()).trials.append(digest(run, trial).answers())
     return arms

@@ -1,12 +1,12 @@
-"""What the run as a whole needs of each trial's records, read in one pass."""
+"""What the run as a whole needs of each trial's records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workloads.evidence import EvidenceError, Run, Trial
+from workloads.evidence import Trial
 
 Json = dict[str, Any]
 
@@ -24,7 +24,7 @@ class Sketch:
     completed: bool
     begin_ns: int | None  # of its first counter snapshot; None where it has none
     end_ns: int | None  # of its last one
-    request_ids: list[str]
+    foreign_ids: tuple[str, ...]  # of requests that are not named as this trial's
     prompt_seeds: frozenset[int]
     clocks: frozenset[str]  # of its successful requests
     edges: tuple[Json, Json] | None  # its first and its last counter snapshot
@@ -35,38 +35,44 @@ def name_of(trial: Trial) -> str:
     return "/".join(trial.path.parts[-3:])
 
 
-def sketches(run: Run) -> list[Sketch]:
-    """Return a sketch of every trial that was begun, by block, arm and step. Raises what is in MISSHAPEN."""
-    return [_sketch(trial) for trial in run.trials()]
+def named_as(name: str) -> str:
+    """Return what the ids of a trial's requests begin with; `name` as `name_of` returns it."""
+    return f"{name.replace('/', '-')}-"
 
 
-def _sketch(trial: Trial) -> Sketch:
-    facts = trial.facts
-    requests = list(_quietly(trial.requests()))
-    snapshots = list(_quietly(trial.counters()))
-    moments = [s["t_ns"] for s in snapshots]
-    if any(type(moment) is not int for moment in moments):
-        raise TypeError("t_ns")
-    return Sketch(
-        name=name_of(trial),
-        arm=str(facts["arm"]),
-        step=int(facts["step"]),
-        block=int(facts["block"]),
-        start=int(facts["start"]),
-        position=int(facts["position"]),
-        completed=facts["completed"] is True,
-        begin_ns=moments[0] if moments else None,
-        end_ns=moments[-1] if moments else None,
-        request_ids=[str(r["id"]) for r in requests],
-        prompt_seeds=frozenset(int(r["prompt_seed"]) for r in requests),
-        clocks=frozenset(str(r["clock"]) for r in requests if r["status"] == "ok"),
-        edges=(snapshots[0], snapshots[-1]) if snapshots else None,
-    )
+class Sketcher:
+    """Takes a trial's records wave by wave."""
 
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._foreign: list[str] = []
+        self._seeds: set[int] = set()
+        self._clocks: set[str] = set()
 
-def _quietly(records: Iterator[Json]) -> Iterator[Json]:
-    """Yield what can be read; that the rest cannot is a breach of the trial itself."""
-    try:
-        yield from records
-    except EvidenceError:
-        return
+    def take(self, requests: Sequence[Json]) -> None:
+        """Take the records of a wave. Raises what is in MISSHAPEN for one of another shape."""
+        own = named_as(self._name)
+        self._foreign += [str(r["id"]) for r in requests if not str(r["id"]).startswith(own)]
+        self._seeds.update(int(r["prompt_seed"]) for r in requests)
+        self._clocks.update(str(r["clock"]) for r in requests if r["status"] == "ok")
+
+    def sketch(self, facts: Json, snapshots: Sequence[Json]) -> Sketch:
+        """Return what was taken. Raises what is in MISSHAPEN; `facts` are the trial's."""
+        moments = [s["t_ns"] for s in snapshots]
+        if any(type(moment) is not int for moment in moments):
+            raise TypeError("t_ns")
+        return Sketch(
+            name=self._name,
+            arm=str(facts["arm"]),
+            step=int(facts["step"]),
+            block=int(facts["block"]),
+            start=int(facts["start"]),
+            position=int(facts["position"]),
+            completed=facts["completed"] is True,
+            begin_ns=moments[0] if moments else None,
+            end_ns=moments[-1] if moments else None,
+            foreign_ids=tuple(self._foreign),
+            prompt_seeds=frozenset(self._seeds),
+            clocks=frozenset(self._clocks),
+            edges=(snapshots[0], snapshots[-1]) if snapshots else None,
+        )

@@ -13,12 +13,13 @@ from gates.validity.calibrated import check_calibrated
 from gates.validity.calibration import check_calibration
 from gates.validity.chunks import check_outside, check_stored
 from gates.validity.clocks import check_one_offset, check_same_clock
+from gates.validity.digest import digests
 from gates.validity.kept import check_described, check_kept
 from gates.validity.ledger import check_ledger
 from gates.validity.order import check_order
 from gates.validity.places import check_places
 from gates.validity.policy import check_policy
-from gates.validity.records import Sketch, name_of, sketches
+from gates.validity.records import Sketch, name_of
 from gates.validity.starts import check_apart, check_starts
 from gates.validity.stored import check_stored_prompts
 from gates.validity.timeline import check_request_ids, check_timeline
@@ -48,7 +49,7 @@ def check_run(run: Run) -> list[Breach]:
 
 def _trials_together(run: Run, tell: Tell) -> None:
     """What the trials must show beside each other."""
-    trials = sketches(run)
+    trials = [read.sketch() for _, read in digests(run)]
     _same_prompts(trials, tell)
     check_same_clock(trials, tell)
     check_timeline(run, trials, tell)

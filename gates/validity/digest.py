@@ -1,0 +1,198 @@
+"""One pass over a trial's records for all that is asked of them: its breaches, its metrics, its answers.
+
+A run of millions of requests is read once, wave by wave, several trials at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import multiprocessing
+import os
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from gates import metrics
+from gates.metrics import Collector, Values
+from gates.validity.books import TimeBook
+from gates.validity.breach import HARNESS, MISSHAPEN, Breach, misshapen
+from gates.validity.checks import Checks
+from gates.validity.packed import Packed, Packer
+from gates.validity.records import Sketch, Sketcher, name_of
+from workloads.evidence import EvidenceError, Run, Trial, read_json
+
+Json = dict[str, Any]
+T = TypeVar("T")
+R = TypeVar("R")
+
+# Starting a process takes about a second, reading so much about three.
+SHARED_FROM_BYTES = 200_000_000
+PROCESSES_MAX = 8
+
+
+@dataclass(frozen=True)
+class Digest:
+    """What one pass over a trial gave. What could not be read is an EvidenceError in its place."""
+
+    version: metrics.Version
+    breaches: list[Breach]  # but for those that need to know what the run has to resolve
+    times: list[TimeBook]
+    _sketch: Sketch | EvidenceError
+    _values: Values | EvidenceError
+    _answers: Packed | EvidenceError
+
+    def sketch(self) -> Sketch:
+        """Return the trial's sketch. Raises EvidenceError."""
+        return _or_raise(self._sketch)
+
+    def answers(self) -> Packed:
+        """Return the beginnings of the trial's answers. Raises EvidenceError."""
+        return _or_raise(self._answers)
+
+    def remember(self) -> None:
+        """Keep the trial's metrics for whoever asks for them."""
+        if not isinstance(self._values, EvidenceError):
+            metrics.remember(self.version, self._values)
+
+
+_digests: weakref.WeakKeyDictionary[Run, dict[Path, Digest]] = weakref.WeakKeyDictionary()
+
+
+def digest(run: Run, trial: Trial) -> Digest:
+    """Return the trial's digest, from memory where its records are as they were."""
+    known = _digests.setdefault(run, {})
+    found = known.get(trial.path)
+    if found is None or found.version != _version(trial):
+        found = known[trial.path] = _read(run, trial)
+        found.remember()
+    return found
+
+
+def digests(run: Run) -> list[tuple[Trial, Digest]]:
+    """Return each trial of the run with its digest, by block, arm and step. Raises EvidenceError."""
+    trials = list(run.trials())
+    _read_together(run, trials)
+    return [(trial, digest(run, trial)) for trial in trials]
+
+
+def _read_together(run: Run, trials: list[Trial]) -> None:
+    """Read several trials at a time, in processes of their own, where there is much to read."""
+    known = _digests.setdefault(run, {})
+    sizes: dict[Path, int] = {}
+    for trial in trials:
+        with contextlib.suppress(OSError):
+            if trial.path not in known:
+                sizes[trial.path] = (trial.path / "requests.jsonl").stat().st_size
+    workers = min(os.cpu_count() or 1, PROCESSES_MAX, len(sizes))
+    if workers < 2 or sum(sizes.values()) < SHARED_FROM_BYTES:
+        return
+    context = multiprocessing.get_context("spawn")
+    # Where a process is killed the rest is read here, one by one.
+    with contextlib.suppress(BrokenProcessPool), ProcessPoolExecutor(workers, context) as pool:
+        largest_first = sorted(sizes, key=sizes.__getitem__, reverse=True)
+        jobs = {pool.submit(_read_at, run.path, path): path for path in largest_first}
+        for job in as_completed(jobs):
+            path = jobs.pop(job)
+            with contextlib.suppress(*MISSHAPEN):
+                known[path] = job.result()
+                known[path].remember()
+
+
+def _read_at(run: Path, trial: Path) -> Digest:
+    return _read(_run_at(run), Trial(trial, read_json(trial / "trial.json")))
+
+
+@functools.lru_cache(maxsize=1)
+def _run_at(path: Path) -> Run:
+    return Run(path)
+
+
+class _Part(Generic[T]):
+    """One of those that look at every wave; what its records lack is its own fault and no other's."""
+
+    def __init__(self, take: Callable[[list[Json]], None], finish: Callable[[], T]) -> None:
+        self._take, self._finish = take, finish
+        self._fault: EvidenceError | None = None
+
+    def take(self, wave: list[Json]) -> None:
+        self._try(lambda: self._take(wave))
+
+    def fail(self, fault: EvidenceError) -> None:
+        self._fault = self._fault or fault
+
+    def result(self) -> T | EvidenceError:
+        found = self._try(self._finish)
+        return self._fault if self._fault is not None else found  # type: ignore[return-value]
+
+    def _try(self, step: Callable[[], R]) -> R | None:
+        if self._fault is None:
+            try:
+                return step()
+            except MISSHAPEN as error:
+                self._fault = EvidenceError(misshapen(error))
+        return None
+
+
+def _read(run: Run, trial: Trial) -> Digest:
+    name = name_of(trial)
+    breaches: list[Breach] = []
+
+    def tell(check: str, whose: str, reason: str) -> None:
+        breaches.append(Breach(check, whose, reason, name))
+
+    snapshots, unread = _snapshots(trial)
+    collector, packer, sketcher = Collector(), Packer(name), Sketcher(name)
+    checks = Checks(run, trial, name, snapshots, tell)
+    judged = _Part(checks.take, checks.end)
+    values, answers = _Part(collector.take, collector.values), _Part(packer.take, packer.packed)
+    sketch = _Part(sketcher.take, lambda: sketcher.sketch(trial.facts, snapshots))
+    if unread is not None:
+        judged.fail(unread)
+    version = _version(trial)
+    collects = gc.isenabled()
+    gc.disable()  # records hold no cycles, and looking for some among thousands takes a third of the time
+    try:
+        for _, wave in metrics.waves(trial.requests()):
+            for part in (judged, values, answers, sketch):
+                part.take(wave)
+    except MISSHAPEN as error:
+        for part in (judged, values, answers):  # a sketch is of what can be read
+            part.fail(EvidenceError(misshapen(error)))
+    finally:
+        if collects:
+            gc.enable()
+    times = judged.result()
+    if isinstance(times, EvidenceError):
+        tell("readable", HARNESS, str(times))
+        times = []
+    return Digest(version, breaches, times, sketch.result(), values.result(), answers.result())
+
+
+def _snapshots(trial: Trial) -> tuple[list[Json], EvidenceError | None]:
+    """Return the counter snapshots that can be read, and why no more can."""
+    found: list[Json] = []
+    try:
+        for snapshot in trial.counters():
+            found.append(snapshot)
+    except EvidenceError as error:
+        return found, error
+    return found, None
+
+
+def _version(trial: Trial) -> metrics.Version:
+    try:
+        return metrics.version_of(trial)
+    except EvidenceError:
+        return str(trial.path), -1, -1  # none there
+
+
+def _or_raise(found: R | EvidenceError) -> R:
+    if isinstance(found, EvidenceError):
+        raise found
+    return found
