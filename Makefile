@@ -11,6 +11,8 @@ SCENARIO ?=
 RUNS ?=
 RUN ?=
 NONCE ?=
+FROM ?=
+OUT ?=
 GATE ?= g3
 LANG_ ?= zh,en
 ARGS ?=
@@ -20,9 +22,22 @@ LEVEL := $(if $(filter-out rehearsal,$(SITE)),core,core engine)
 OPTIONS = $(if $(SITE),--site '$(SITE)') $(if $(SCENARIO),--scenario '$(SCENARIO)') $(if $(RUNS),--runs '$(RUNS)') $(if $(NONCE),--nonce '$(NONCE)') --langs '$(LANG_)'
 NEED_RUN = @[ -n "$(RUN)" ] || { echo "kvgate: name the run: make $@ RUN=runs/..." >&2; exit 4; }
 
-.PHONY: help core engine dev selfcheck bench gate-g3 smoke doctor plan verify sign ledger rejudge explain report test check test-engine test-engine-all
+.PHONY: help core engine dev selfcheck bench gate-g1 gate-g3 probe draft-site smoke doctor plan verify sign ledger rejudge explain report test check test-engine test-engine-all
 
 ##@ Gates
+gate-g1: ## arrival check: is it what was ordered, healthy, wired right, fast raw (SITE=, FROM=bundle.tar, RUNS=, ARGS=)
+	@$(PYTHON) install.py core
+	@$(PY) -m pytest gates/test_g1.py $(OPTIONS) $(if $(FROM),--from '$(FROM)') $(ARGS)
+
+probe: ## collect what this host's tools tell into OUT=bundle.tar, for make gate-g1 FROM= elsewhere (ARGS='--path /mnt/tier')
+	@[ -n "$(OUT)" ] || { echo "kvgate: name the bundle: make $@ OUT=bundle.tar" >&2; exit 4; }
+	@$(PYTHON) workloads/probes.py '$(OUT)' $(ARGS)
+
+draft-site: ## a site file with its [bom] from a bundle, to be reviewed by hand (FROM=bundle.tar)
+	@[ -n "$(FROM)" ] || { echo "kvgate: name the bundle: make $@ FROM=bundle.tar" >&2; exit 4; }
+	@$(PYTHON) install.py core
+	@$(PY) -m gates draft-site '$(FROM)'
+
 gate-g3: ## main gate: TTFT and throughput (SITE=, SCENARIO=, NONCE=, RUNS=, ARGS=; RUN= goes on with an interrupted run)
 	@$(PYTHON) install.py $(LEVEL)
 	@$(PY) -m pytest gates/test_g3.py $(OPTIONS) $(if $(RUN),--resume '$(RUN)') $(ARGS)

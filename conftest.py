@@ -14,12 +14,17 @@ from typing import Any
 import pytest
 
 from gates import baseline, criteria, plan, validity, verdict
+from gates.arrival import judge as arrival
+from gates.arrival import limits
+from gates.arrival.check import Check
+from gates.arrival.plan import plan as arrival_plan
 from reports.html import write_reports
 from reports.words import ReportError
 from scenarios import preflight
 from scenarios.load import ConfigError, Loaded, load_scenario, load_site
 from scenarios.model import Scenario, Site
-from workloads import attempts, gate_run, ledger, provenance, resume
+from workloads import arrival_run, attempts, gate_run, ledger, provenance, resume
+from workloads.bundle import BundleError
 from workloads.evidence import MANIFEST, EvidenceError, Run, read_json, sha256_of, verify, write_whole
 from workloads.progress import Progress
 from workloads.prompts import seed_of_nonce
@@ -27,8 +32,8 @@ from workloads.prompts import seed_of_nonce
 OPTIONS = ("site", "scenario", "runs", "langs", "nonce")
 DEFAULTS = {"site": "rehearsal", "scenario": "rehearsal", "runs": "runs", "langs": "zh,en", "nonce": ""}
 LANGUAGES = ("zh", "en")
-# The site and the gates that have a suite; G1, G2 and G4 join here.
-GATE_FILES = {"test_g3.py": "g3"}
+# The gates that have a suite; G2 and G4 join here.
+GATE_FILES = {"test_g1.py": "g1", "test_g3.py": "g3"}
 
 
 @dataclass
@@ -38,13 +43,14 @@ class Session:
     gate: str
     kind: str
     site: Loaded[Site]
-    scenario: Loaded[Scenario]
+    scenario: Loaded[Scenario] | None  # G1 has none
     criteria_file: Path
     baseline_record: Path | None
     resume: Path | None
-    cases: list[criteria.Case]
+    cases: Sequence[criteria.Case | Check]
     overrides: dict[str, str]
     options: dict[str, str]
+    bundle: Path | None = None  # G1's, collected elsewhere
     path: Path | None = None
     verdict: dict[str, Any] | None = None
     problem: str | None = None
@@ -61,6 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--runs", help="folder of the runs (KVGATE_RUNS; default: runs)")
     group.addoption("--langs", help="languages of the reports (KVGATE_LANGS; default: zh,en)")
     group.addoption("--nonce", help="text that seeds prompts and order, named late by whom it convinces (KVGATE_NONCE)")
+    group.addoption("--from", dest="bundle", metavar="BUNDLE", help="judge what `make probe` collected on another host")
     group.addoption("--resume", metavar="RUN", help="go on with an interrupted run, at the boundary of a block")
     group.addoption("--selfcheck", action="store_true", help="a control of the suite itself: judged, never accepted")
     group.addoption("--smoke", action="store_true", help="one wave per arm and step, every validity check, no verdict")
@@ -91,7 +98,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     if "criterion" in metafunc.fixturenames:
         metafunc.parametrize("criterion", session.cases, ids=[case.id for case in session.cases])
-    if "trial" in metafunc.fixturenames:
+    if "trial" in metafunc.fixturenames and session.scenario is not None:
         scenario = session.scenario.value
         trials = [(arm, step) for arm in scenario.arms for step in scenario.steps]
         metafunc.parametrize("trial", trials, ids=[f"{arm}-c{step}" for arm, step in trials])
@@ -112,6 +119,10 @@ def _session(config: pytest.Config, gate: str) -> Session:
         site = load_site(options["site"])
         if kind == "selfcheck" and not site.value.rehearsal:
             raise ConfigError(f"{site.path}: --selfcheck: a lab's own runs are gates; controls belong to a rehearsal")
+        if gate == arrival.GATE:
+            return _arrival_session(config, kind, site, overrides, options)
+        if config.getoption("bundle"):
+            raise ConfigError(f"--from: {gate} measures this host; a bundle is for g1")
         scenario = load_scenario(options["scenario"], site)
         if scenario.value.gate != gate:
             raise ConfigError(f"{scenario.path}: gate: a scenario of {scenario.value.gate}, not of {gate}")
@@ -121,12 +132,29 @@ def _session(config: pytest.Config, gate: str) -> Session:
         if record is not None:
             baseline.read(record)
         resumed = _resumed(config, kind, site, scenario, file)
-    except (ConfigError, EvidenceError) as error:
+    except (ConfigError, EvidenceError, BundleError) as error:
         raise pytest.UsageError(f"kvgate: {error}") from None
     if kind == "smoke":
         scenario = Loaded(gate_run.one_wave(scenario.value), scenario.path, scenario.origins)
     cases = criteria.cases(loaded, scenario.value.steps)
     return Session(gate, kind, site, scenario, file, record, resumed, cases, overrides, options)
+
+
+def _arrival_session(
+    config: pytest.Config, kind: str, site: Loaded[Site], overrides: dict[str, str], options: dict[str, str]
+) -> Session:
+    """Return the session of a G1. Raises ConfigError, BundleError: nothing could be checked."""
+    for option in ("smoke", "selfcheck", "resume", "nonce", "scenario"):
+        if config.getoption(option):
+            raise ConfigError(f"--{option}: {arrival.GATE} has nothing for it: leave it out")
+    file = criteria.file_for(arrival.GATE, site)
+    checks = arrival_plan(site.value.bom, limits.load(file)).checks
+    if not checks:
+        raise ConfigError(f"{site.path}: bom: declares nothing that could be checked: see docs/g1.md")
+    bundle = Path(config.getoption("bundle")) if config.getoption("bundle") else None
+    if bundle is not None:
+        arrival_run.refuse_foreign(bundle)
+    return Session(arrival.GATE, kind, site, None, file, None, None, checks, overrides, options, bundle)
 
 
 def _resumed(
@@ -187,8 +215,9 @@ def gate_session(request: pytest.FixtureRequest) -> Iterator[Session]:
             sys.stdout.flush()
 
     previous = signal.signal(signal.SIGTERM, _interrupt)
+    carry_out = _carry_out if session.scenario is not None else _carry_out_arrival
     try:
-        _carry_out(session, len(request.session.items), Progress(write, sys.stdout.isatty()))
+        carry_out(session, len(request.session.items), Progress(write, sys.stdout.isatty()))
     finally:
         signal.signal(signal.SIGTERM, previous)
     yield session
@@ -237,12 +266,44 @@ def _carry_out(session: Session, selected: int, progress: Progress) -> None:
     except (resume.ResumeError, ledger.LedgerError) as error:
         pytest.exit(f"kvgate: {error}", returncode=4)
     finally:
-        if session.path is not None and session.kind in verdict.JUDGED_KINDS:
-            session.verdict = verdict.judge(Run(session.path))
-            write_whole(session.path / "verdict.json", verdict.to_bytes(session.verdict))
-            attempts.end(session.path, Run(session.path).facts, session.verdict, progress.line)
+        _judge(session, progress)
     if session.problem:
         progress.line(session.problem)
+    _report(session, progress)
+
+
+def _carry_out_arrival(session: Session, selected: int, progress: Progress) -> None:
+    request = arrival_run.Request(
+        site=session.site,
+        runs=Path(session.options["runs"]),
+        criteria_file=session.criteria_file,
+        bundle=session.bundle,
+        selection={"collected": len(session.cases), "selected": selected},
+        overrides=session.overrides,
+    )
+
+    def announce(path: Path) -> None:
+        session.path = path
+
+    try:
+        arrival_run.carry_out(request, progress, announce)
+    except (ledger.LedgerError, BundleError, OSError) as error:
+        if session.path is None:
+            pytest.exit(f"kvgate: {error}", returncode=4)
+        raise
+    finally:
+        _judge(session, progress)
+    _report(session, progress)
+
+
+def _judge(session: Session, progress: Progress) -> None:
+    if session.path is not None and session.kind in verdict.JUDGED_KINDS:
+        session.verdict = verdict.judge(Run(session.path))
+        write_whole(session.path / "verdict.json", verdict.to_bytes(session.verdict))
+        attempts.end(session.path, Run(session.path).facts, session.verdict, progress.line)
+
+
+def _report(session: Session, progress: Progress) -> None:
     if session.verdict is not None and session.path is not None:
         try:
             session.reports = write_reports(session.path, session.options["langs"].split(","))

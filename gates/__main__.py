@@ -7,13 +7,16 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from gates import criteria, plan, proof, verdict
+from gates import criteria, draft, plan, proof, verdict
+from gates.arrival import judge as arrival
+from gates.arrival.explain import explain as explain_arrival
 from gates.explain import explain
 from gates.figures import figures
 from gates.imports import command as import_command
 from gates.oc import command as oc_command
 from scenarios.load import ConfigError, load_scenario, load_site
 from workloads import signing
+from workloads.bundle import BundleError, open_bundle
 from workloads.evidence import EvidenceError, Run, write_whole
 
 USAGE_ERROR = 4  # as pytest's
@@ -50,6 +53,9 @@ def main(argv: list[str]) -> int:
     commands.add_parser("figures", help="what a sent load showed; judges nothing").add_argument(
         "records", type=Path, metavar="FOLDER", help="of `python -m workloads send`, or a requests.jsonl"
     )
+    commands.add_parser("draft-site", help="a site file from what was collected, to be reviewed by hand").add_argument(
+        "bundle", type=Path, metavar="BUNDLE", help="what `make probe OUT=...` made"
+    )
     import_command.add_to(commands)
     oc_command.add_options(commands.add_parser("oc", help="how often the rule is wrong: simulated, no run needed"))
     planned = commands.add_parser("plan", help="what a G3 run will cost and can decide; starts nothing")
@@ -64,6 +70,9 @@ def main(argv: list[str]) -> int:
             return 0
         if args.command == "oc":
             print("\n".join(oc_command.lines(args)))
+            return 0
+        if args.command == "draft-site":
+            print(draft.site(open_bundle(args.bundle), args.bundle.name), end="")
             return 0
         if args.command == "figures":
             print("\n".join(figures(args.records)))
@@ -85,11 +94,11 @@ def main(argv: list[str]) -> int:
             return _told(proof.sign_run(args.run, args.key, args.role))
         judged = verdict.judge(run)
         if args.command == "explain":
-            print("\n".join(explain(run, judged)))
+            print("\n".join((explain_arrival if judged["gate"] == arrival.GATE else explain)(run, judged)))
         else:
             write_whole(args.run / "verdict.json", verdict.to_bytes(judged))
             print("\n".join(verdict.summary_lines(judged)))
-    except (EvidenceError, signing.SigningError, verdict.NotJudgedError, ConfigError, OSError) as error:
+    except (EvidenceError, signing.SigningError, verdict.NotJudgedError, ConfigError, BundleError, OSError) as error:
         print(f"kvgate: {' '.join(str(error).split())}", file=sys.stderr)
         return USAGE_ERROR
     return verdict.EXIT_STATUS[judged["verdict"]]

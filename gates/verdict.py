@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from gates import metrics, rule, stats
+from gates.arrival import judge as arrival
 from gates.criteria import Case, Criteria, Criterion, cases, load
 from gates.doubts import nothing_measured, slow_recompute, strange_baseline, suite_changed
 from gates.facts import Facts, gather
@@ -47,16 +48,17 @@ def judge(run: Run) -> Json:
 
     Raises NotJudgedError for a smoke run. Anything wrong with the evidence is a reason inside an INVALID verdict.
     """
-    kind = run.facts.get("kind")
+    kind, arrives = run.facts.get("kind"), run.facts.get("gate") == arrival.GATE
     if kind not in (*JUDGED_KINDS, imported.KIND):
         raise NotJudgedError(f"{run.path}: a {run.facts.get('kind')} run has no verdict")
     faults: list[str] = []
     try:
-        faults += [*verify(run.path), *([] if kind == imported.KIND else unfinished(run))]
+        faults += [*verify(run.path), *([] if kind == imported.KIND or arrives else unfinished(run))]
         if sha256_of(run.path / "criteria.toml") != run.facts.get("criteria_sha256"):
             faults.append("criteria.toml: not the criteria that the run began with")
-        judge_it = imported.judge if kind == imported.KIND else _judge
-        return _finish(run, *judge_it(run, [f"evidence: {fault}" for fault in faults]))
+        judge_it = imported.judge if kind == imported.KIND else arrival.judge if arrives else _judge
+        judged = _finish(run, *judge_it(run, [f"evidence: {fault}" for fault in faults]))
+        return judged | arrival.listed(run) if arrives else judged
     except (*MISSHAPEN, OSError) as error:
         # Evidence of another shape than the format says proves nothing, whatever else it holds.
         return _finish(run, Facts(run, [], {}, [], [*faults, f"evidence cannot be read: {_told(error)}"]), [])
@@ -85,9 +87,13 @@ def summary_lines(verdict: Json) -> list[str]:
         # What is wrong with the run as a whole is told once, below.
         lines = [f"{rows[0]['verdict']:<12} all {len(rows)} rows"]
     else:
-        lines = [f"{row['verdict']:<12} {row['id']} c{row['step'] or '?'}: {row['reason']}" for row in rows]
+        lines = [f"{row['verdict']:<12} {row['id']}{_at(verdict, row)}: {row['reason']}" for row in rows]
     against = [f"against the run: {reason}" for reason in verdict["reasons"][:3]]
     return [*lines, *against, f"{str(verdict['gate']).upper()} verdict: {verdict['verdict']}"]
+
+
+def _at(verdict: Json, row: Json) -> str:
+    return "" if verdict["gate"] == arrival.GATE else f" c{row['step'] or '?'}"
 
 
 def _judge(run: Run, untrusted: list[str]) -> tuple[Facts, list[Json]]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import posixpath
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
+
+from scenarios.bom import Bom
+from scenarios.strict import Name as Name
+from scenarios.strict import NonNegativeFloat as NonNegativeFloat
+from scenarios.strict import PositiveFloat as PositiveFloat
+from scenarios.strict import PositiveInt as PositiveInt
+from scenarios.strict import Strict as Strict
 
 
 def _whole(value: object) -> object:
@@ -15,10 +22,6 @@ def _whole(value: object) -> object:
     return value
 
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-PositiveInt = Annotated[int, Field(gt=0)]
-PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 # Longer than any start or request that somebody waits for: what exceeds it is no limit.
 Deadline = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
@@ -27,12 +30,6 @@ RdmaPort = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}/[0-9]
 
 # The three arms that G3 compares. A scenario may declare more.
 RECOMPUTE, BASELINE, CANDIDATE = "recompute", "baseline", "candidate"
-
-
-class Strict(BaseModel):
-    """Refuses unknown keys, coerces nothing, and cannot be changed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Medium(Strict):
@@ -100,7 +97,7 @@ class Engine(Strict):
     policy: Literal["resident", "exclusive"]
     command: Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
     args: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    env: dict[str, str] = {}
+    env: dict[str, str] = Field(default_factory=dict)
     port: Port = 0  # 0: any free one
     ready_deadline_s: Deadline
     stall_s: Deadline = 60.0  # no progress of any kind for so long ends a start
@@ -112,7 +109,7 @@ class LMCache(Strict):
 
     command: Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
     args: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    env: dict[str, str] = {}
+    env: dict[str, str] = Field(default_factory=dict)
     port: Port = 0
     http_port: Port = 0
     chunk_tokens: PositiveInt = 256
@@ -145,13 +142,21 @@ class Site(Strict):
     pace: Pace | None = None
     # G2's record of the baseline (gates/baseline.py), relative to the site's file; a rehearsal needs none.
     baseline_record: Annotated[str, Field(min_length=1)] | None = None
-    criteria: dict[Literal["g1", "g2", "g3", "g4"], Annotated[str, Field(min_length=1)]] = {}
+    criteria: dict[Literal["g1", "g2", "g3", "g4"], Annotated[str, Field(min_length=1)]] = Field(default_factory=dict)
+    bom: Bom | None = None  # what was ordered, for G1
 
     @model_validator(mode="after")
     def _stand_ins_are_a_rehearsal(self) -> Self:
         stands_in = any(t.kind == "emulated" for t in self.tiers.values())
         if not self.rehearsal and (stands_in or any(m.source == "generated" for m in self.models.values())):
             raise ValueError("rehearsal: must be true where a tier is emulated or a model generated")
+        return self
+
+    @model_validator(mode="after")
+    def _raw_checks_know_their_model(self) -> Self:
+        for name, raw in (self.bom.raw if self.bom is not None else {}).items():
+            if raw.model is not None and raw.model not in self.models:
+                raise ValueError(f"bom.raw.{name}.model: '{raw.model}' is none of this site's models")
         return self
 
     @model_validator(mode="after")

@@ -206,6 +206,21 @@ def test_a_stopped_run_is_sealed_and_never_a_pass(lab: Lab, number: int) -> None
 
 
 @pytest.mark.engine_long
+def test_an_interrupted_run_goes_on_at_its_next_block_and_passes(lab: Lab) -> None:
+    harness = subprocess.Popen(lab.command(), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert eventually(lambda: any(lab.runs.glob("*/raw/candidate/c2/b03/requests.jsonl")), 600)
+    os.kill(harness.pid, signal.SIGINT)
+    assert harness.wait(120) == 2
+    before = {file: file.read_bytes() for file in lab.run().glob("blocks/*.json")}
+    status, said = lab.gate("--resume", str(lab.run()))
+    assert (status, lab.verdict()["verdict"]) == (0, "PASS"), said
+    assert all(file.read_bytes() == content for file, content in before.items())
+    assert len(list(lab.run().glob("host/before*"))) == 2
+    done = subprocess.run([sys.executable, "-m", "gates", "verify", str(lab.run())], cwd=ROOT, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.engine_long
 @pytest.mark.parametrize("name", [control.name for control in controls.CONTROLS])
 def test_every_control_gives_its_verdict(tmp_path: Path, name: str) -> None:
     (control,) = [control for control in controls.CONTROLS if control.name == name]

@@ -17,7 +17,7 @@ from scenarios.engine import LiveArm
 from scenarios.fleet import Fleet
 from scenarios.model import BASELINE, RECOMPUTE, Scenario
 from scenarios.process import StartFailed
-from workloads import calibrate, control, needles, populate, probes
+from workloads import calibrate, control, host, needles, populate
 from workloads.blocks import BlockPlan, plan_blocks
 from workloads.evidence import RunDir
 from workloads.progress import Progress
@@ -66,7 +66,7 @@ def measure(
     Raises AbortedError when the run cannot go on; the incident is recorded first. The run is sealed at every look, but
     not at the end: logs of engines that are still up are growing.
     """
-    probes.record_host(run, "before")
+    host.record_host(run, "before")
     sets = _prompt_sets(settings)
     try:
         if resumed is None:
@@ -76,7 +76,7 @@ def measure(
             _still_stored(run, fleet, settings, progress)
         _blocks(run, fleet, settings, sets, check, decide, progress, resumed or Position())
     finally:
-        probes.record_host(run, "after")
+        host.record_host(run, "after")
 
 
 def _prompt_sets(settings: Settings) -> list[list[PromptSpec]]:
