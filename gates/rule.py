@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 PASS, FAIL, INCONCLUSIVE = "PASS", "FAIL", "INCONCLUSIVE"
+INVALID = "INVALID"  # no ground gives it: the measurement itself cannot be trusted
+WORST_FIRST = (FAIL, INVALID, INCONCLUSIVE, PASS)
 
 Codes = NDArray[np.int8]
 Integers = NDArray[np.int64]
@@ -131,3 +133,8 @@ def attempt_alpha(alpha: float, attempt: int) -> float:
     if attempt < 1:
         raise ValueError("attempts are counted from 1")
     return alpha / attempt
+
+
+def worst(verdicts: Sequence[str]) -> str:
+    """Return the worst of several verdicts; an empty set is INVALID."""
+    return next((verdict for verdict in WORST_FIRST if verdict in verdicts), INVALID)

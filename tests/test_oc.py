@@ -12,7 +12,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from gates import __main__ as gates_main
-from gates import criteria, stats, verdict
+from gates import compare, criteria, stats
 from gates.oc import (
     Noise,
     Outcome,
@@ -105,7 +105,7 @@ def test_the_simulation_does_what_the_judge_does_look_by_look(away: float, polic
     used = []
     for values in draws:
         for blocks, alpha in zip(judged.looks.blocks, judged.looks.alpha, strict=True):
-            end, _ = verdict._by_policy(judged.criterion[0], stats.mean_interval(-values[:blocks], alpha))
+            end, _ = compare._by_policy(judged.criterion[0], stats.mean_interval(-values[:blocks], alpha))
             if end != "INCONCLUSIVE":
                 break
         seen[end] += 1

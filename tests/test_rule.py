@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gates import criteria, rule, stats, verdict
+from gates import compare, criteria, rule, stats, verdict
 from gates.rule import Ground
 from tests.synthetic import Truth, make_run
 from workloads.evidence import Run
@@ -184,7 +184,7 @@ def test_the_judge_comes_to_what_the_rule_says(tmp_path: Path, candidate_s: floa
             one = case.criterion
             if one.compare == "count":
                 continue
-            pairs = verdict._pairs(run, case, range(1, count + 1))
+            pairs = compare._pairs(run, case, range(1, count + 1))
             assert isinstance(pairs, list)
             log = stats.mean_interval([math.log(mine / other) for mine, other in pairs], one.alpha or alpha)
             limit = one.limit + one.tolerance * (1 if one.operator == "<=" else -1)

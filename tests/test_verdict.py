@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gates import criteria, stats, verdict
+from gates import compare, criteria, stats, verdict
 from gates.explain import explain
 from tests.synthetic import ROWS, Truth, make_run, only, put
 from tests.test_validity import losing_two_chunks
@@ -222,12 +222,18 @@ def test_a_baseline_left_out_of_a_block_makes_it_invalid(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("gate", "g1"), ("looks", {"blocks": [3], "alpha": [0.05]}), ("rehearsal", False)]
+    ("key", "value"), [("gate", "g2"), ("looks", {"blocks": [3], "alpha": [0.05]}), ("rehearsal", False)]
 )
 def test_a_run_json_that_contradicts_criteria_or_site_is_invalid(tmp_path: Path, key: str, value: object) -> None:
     result = judged(tmp_path, run=put(**{key: value}))
     assert (result["verdict"], result["acceptance"]) == ("INVALID", False)
     assert result["reasons"][0].startswith(f"run.json: {key} is ")
+
+
+def test_a_run_that_calls_itself_another_gates_is_invalid(tmp_path: Path) -> None:
+    result = judged(tmp_path, run=put(gate="g1"))
+    assert (result["verdict"], result["criteria"]) == ("INVALID", [])
+    assert "criteria.toml" in result["reasons"][0]
 
 
 def test_a_block_told_to_be_of_another_prompt_set_is_invalid(tmp_path: Path) -> None:
@@ -391,7 +397,7 @@ def test_rare_wrong_verdicts_over_all_looks(away: float) -> None:
     wrong = 0
     for row_of_noise in noise:
         for blocks, alpha in zip(loaded.looks.blocks, loaded.looks.alpha, strict=True):
-            given, _ = verdict._by_policy(criterion, stats.mean_interval(truth + row_of_noise[:blocks], alpha))
+            given, _ = compare._by_policy(criterion, stats.mean_interval(truth + row_of_noise[:blocks], alpha))
             if given != "INCONCLUSIVE":
                 wrong += given == ("PASS" if away < 0 else "FAIL")
                 break
