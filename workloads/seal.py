@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -85,9 +86,13 @@ def verify(path: Path) -> list[str]:
             return [f"evidence cannot be read: {shown(str(error)).replace(f'{path}/', '')}"]
         return [f"{MANIFEST}: missing or unreadable: the run was never sealed"]
     faults = list(manifest.faults)
-    for name, digest in manifest.digests.items():
+    there = [name for name in manifest.digests if name in found.files]
+    with ThreadPoolExecutor() as pool:  # hashing lets go of the interpreter's lock
+        compared = pool.map(lambda name: list(_compared(path, name, manifest.digests[name], found.files[name])), there)
+        told = dict(zip(there, compared, strict=True))
+    for name in manifest.digests:
         if name in found.files:
-            faults += _compared(path, name, digest, found.files[name])
+            faults += told[name]
         elif name not in found.odd:
             faults.append(f"{shown(name)}: missing")
     faults += [f"{shown(name)}: {what}" for name, what in sorted(found.odd.items())]

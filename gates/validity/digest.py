@@ -147,7 +147,7 @@ def _read(run: Run, trial: Trial) -> Digest:
         breaches.append(Breach(check, whose, reason, name))
 
     snapshots, unread = _snapshots(trial)
-    collector, packer, sketcher = Collector(), Packer(name), Sketcher(name)
+    collector, packer, sketcher = Collector(), Packer(name), Sketcher(name, run.facts.get("run_id"))
     checks = Checks(run, trial, name, snapshots, tell)
     judged = _Part(checks.take, checks.end)
     values, answers = _Part(collector.take, collector.values), _Part(packer.take, packer.packed)

@@ -25,6 +25,7 @@ class Sketch:
     begin_ns: int | None  # of its first counter snapshot; None where it has none
     end_ns: int | None  # of its last one
     foreign_ids: tuple[str, ...]  # of requests that are not named as this trial's
+    foreign_run: tuple[int, object] | None  # (line, what it names) of the first record that is of another run
     prompt_seeds: frozenset[int]
     clocks: frozenset[str]  # of its successful requests
     edges: tuple[Json, Json] | None  # its first and its last counter snapshot
@@ -43,14 +44,20 @@ def named_as(name: str) -> str:
 class Sketcher:
     """Takes a trial's records wave by wave."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, run_id: object) -> None:
+        self._name, self._run_id = name, run_id
+        self._taken = 0
+        self._foreign_run: tuple[int, object] | None = None
         self._foreign: list[str] = []
         self._seeds: set[int] = set()
         self._clocks: set[str] = set()
 
     def take(self, requests: Sequence[Json]) -> None:
         """Take the records of a wave. Raises what is in MISSHAPEN for one of another shape."""
+        if self._foreign_run is None:
+            lines = enumerate((r.get("run") for r in requests), start=self._taken + 1)
+            self._foreign_run = next(((line, run) for line, run in lines if run != self._run_id), None)
+        self._taken += len(requests)
         own = named_as(self._name)
         self._foreign += [str(r["id"]) for r in requests if not str(r["id"]).startswith(own)]
         self._seeds.update(int(r["prompt_seed"]) for r in requests)
@@ -72,6 +79,7 @@ class Sketcher:
             begin_ns=moments[0] if moments else None,
             end_ns=moments[-1] if moments else None,
             foreign_ids=tuple(self._foreign),
+            foreign_run=self._foreign_run,
             prompt_seeds=frozenset(self._seeds),
             clocks=frozenset(self._clocks),
             edges=(snapshots[0], snapshots[-1]) if snapshots else None,
