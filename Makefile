@@ -13,6 +13,8 @@ RUN ?=
 NONCE ?=
 FROM ?=
 OUT ?=
+ZONE ?=
+WAIVERS ?=
 GATE ?= g3
 LANG_ ?= zh,en
 ARGS ?=
@@ -22,7 +24,7 @@ LEVEL := $(if $(filter-out rehearsal,$(SITE)),core,core engine)
 OPTIONS = $(if $(SITE),--site '$(SITE)') $(if $(SCENARIO),--scenario '$(SCENARIO)') $(if $(RUNS),--runs '$(RUNS)') $(if $(NONCE),--nonce '$(NONCE)') --langs '$(LANG_)'
 NEED_RUN = @[ -n "$(RUN)" ] || { echo "kvgate: name the run: make $@ RUN=runs/..." >&2; exit 4; }
 
-.PHONY: help core engine dev selfcheck bench gate-g1 gate-g3 probe draft-site smoke doctor plan verify sign ledger rejudge explain report test check test-engine test-engine-all
+.PHONY: help core engine dev selfcheck bench gate-g1 gate-g3 probe draft-site smoke doctor plan verify sign ledger rejudge explain report history samples test check test-engine test-engine-all
 
 ##@ Gates
 gate-g1: ## arrival check: is it what was ordered, healthy, wired right, fast raw (SITE=, FROM=bundle.tar, RUNS=, ARGS=)
@@ -85,10 +87,18 @@ explain: ## say in words why RUN= got its verdict
 	@$(PYTHON) install.py core
 	@$(PY) -m gates explain '$(RUN)'
 
-report: ## write the HTML reports of RUN= (LANG_=zh,en)
-	$(NEED_RUN)
+report: ## HTML and PDF of RUN=, or one programme report of RUNS="run run ..." (LANG_=, ZONE=, WAIVERS=, OUT=)
+	@[ -n "$(RUN)$(RUNS)" ] || { echo "kvgate: name the run: make $@ RUN=runs/... or RUNS=\"...\"" >&2; exit 4; }
 	@$(PYTHON) install.py core
-	@$(PY) -m reports '$(RUN)' --lang '$(LANG_)'
+	@$(PY) -m reports $(if $(RUN),'$(RUN)' $(if $(WAIVERS),--waivers '$(WAIVERS)'),--programme $(RUNS) $(if $(OUT),--out '$(OUT)')) --lang '$(LANG_)' $(if $(ZONE),--zone '$(ZONE)')
+
+history: ## a page over all runs in RUNS= (OUT=, LANG_=)
+	@$(PYTHON) install.py core
+	@$(PY) -m reports --history '$(or $(RUNS),runs)' $(if $(OUT),--out '$(OUT)') --lang '$(LANG_)'
+
+samples: ## first pages of sample reports into docs/samples (no engine)
+	@$(PYTHON) install.py core
+	@$(PY) docs/samples
 
 ##@ Loads against any OpenAI-compatible server: python -m workloads --help, docs/load.md
 bench: ## our client and its peers against a server that logs the truth; writes docs/bench.md (ARGS=, minutes)

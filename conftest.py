@@ -18,8 +18,8 @@ from gates.arrival import judge as arrival
 from gates.arrival import limits
 from gates.arrival.check import Check
 from gates.arrival.plan import plan as arrival_plan
-from reports.html import write_reports
 from reports.words import ReportError
+from reports.write import write_reports
 from scenarios import preflight
 from scenarios.load import ConfigError, Loaded, load_scenario, load_site
 from scenarios.model import Scenario, Site
@@ -306,7 +306,9 @@ def _judge(session: Session, progress: Progress) -> None:
 def _report(session: Session, progress: Progress) -> None:
     if session.verdict is not None and session.path is not None:
         try:
-            session.reports = write_reports(session.path, session.options["langs"].split(","))
+            session.reports, problems = write_reports(session.path, session.options["langs"].split(","))
+            for problem in problems:
+                progress.line(f"no report: {problem}")
         except ReportError as error:
             # The verdict stands without its report; `make report` writes it once the cause is gone.
             progress.line(f"no report: {error}")

@@ -210,6 +210,11 @@ def remember(version: Version, values: Values) -> None:
     _known[version] = values
 
 
+def known(trial: Trial) -> bool:
+    """Return whether the trial's values are in memory. Raises EvidenceError."""
+    return version_of(trial) in _known
+
+
 def values_of(trial: Trial) -> Values:
     """Return a trial's values, from memory where they are known. Raises EvidenceError, and as `Collector.take`."""
     version = version_of(trial)

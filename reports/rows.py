@@ -1,14 +1,15 @@
-"""The rows of the first page's table: requirements in words, numbers with the digits that their intervals support."""
+"""Requirements in words, and numbers with the digits that their intervals support."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 from reports.text import decimals, number, plain
-from reports.view import Estimate, Requirement
+from reports.view.model import Estimate, Requirement, worst
 from reports.words import Words
 
 # Units of verdict.json: shares of one are shown in percent, numbers of things without a unit.
@@ -34,25 +35,60 @@ class Row:
     flags: tuple[str, ...]
 
 
-def measured_rows(requirements: Iterable[Requirement], t: Words) -> list[Row]:
+def measured_rows(requirements: Sequence[Requirement], t: Words) -> list[Row]:
     """Return the table's rows in the order of verdict.json."""
-    return [_row(requirement, t) for requirement in requirements]
+    return [row(requirement, t) for requirement in requirements]
+
+
+def by_criterion(requirements: Sequence[Requirement]) -> list[list[Requirement]]:
+    """Return the requirements grouped by id, each group with its steps in rising order."""
+    groups: dict[str, list[Requirement]] = {}
+    for requirement in requirements:
+        groups.setdefault(requirement.id, []).append(requirement)
+    return [sorted(group, key=lambda r: (r.step is None, r.step or 0)) for group in groups.values()]
+
+
+def worst_of(group: Sequence[Requirement]) -> str:
+    """Return the worst verdict of some rows."""
+    return worst([requirement.verdict for requirement in group])
 
 
 def requirement_name(requirement: Requirement, t: Words) -> str:
-    """Return the requirement in words, or its id where it is newer than the strings."""
-    return t.either(f"criterion.{requirement.id}", requirement.id)
+    """Return the requirement in words, or its id where it is newer than the strings.
+
+    A fact of the bill of materials is named by the thing that it is of, as the site names it, and by what it is.
+    """
+    known = t.either(f"criterion.{requirement.id}", "")
+    if known:
+        return known
+    thing, way, address = requirement.id.partition(".path.")
+    if way:
+        return t("fact_of", of=thing.partition(".")[2] or thing, fact=f"{t('fact.path')} {address}")
+    of, _, last = requirement.id.rpartition(".")
+    fact = t.either(f"fact.{requirement.metric}", t.either(f"fact.{last}", ""))
+    if not fact or not of:
+        return requirement.id
+    return t("fact_of", of=of.partition(".")[2] or of, fact=fact)
 
 
 def utc(stamp: str) -> str:
     """Return an ISO time as "2026-11-30 05:30:12 UTC"; what is no time as it is."""
-    try:
-        moment = datetime.fromisoformat(stamp)
-    except ValueError:
-        return stamp
-    if moment.tzinfo is None:
-        return stamp
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    moment = _moment(stamp)
+    return stamp if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def span(start: str, end: str | None, zone: ZoneInfo | None, unknown: str) -> str:
+    """Return "2026-11-30 13:30:12 – 14:02:45 +08:00 (Asia/Shanghai)", in UTC without a zone; no times as they are."""
+    first, last = _moment(start), _moment(end or "")
+    if first is None:
+        return f"{start or unknown} – {end or unknown}"
+    first = first.astimezone(zone or UTC)
+    name = "UTC" if zone is None else f"{first.strftime('%z')[:3]}:{first.strftime('%z')[3:5]} ({zone.key})"
+    if last is None:
+        return f"{first:%Y-%m-%d %H:%M:%S} – {unknown} {name}"
+    last = last.astimezone(zone or UTC)
+    form = "%H:%M:%S" if first.date() == last.date() else "%Y-%m-%d %H:%M:%S"
+    return f"{first:%Y-%m-%d %H:%M:%S} – {last.strftime(form)} {name}"
 
 
 def scale_of(unit: str) -> float:
@@ -60,13 +96,14 @@ def scale_of(unit: str) -> float:
     return 100.0 if unit in PERCENT else 1.0
 
 
-def _row(requirement: Requirement, t: Words) -> Row:
+def row(requirement: Requirement, t: Words) -> Row:
+    """Return one requirement at one step as a report shows it."""
     estimate = requirement.estimate
     return Row(
         name=requirement_name(requirement, t),
         id=requirement.id,
         step=t("all.steps") if requirement.step is None else str(requirement.step),
-        limit=_limit(requirement, t),
+        limit=limit_of(requirement, t),
         relaxed=_relaxed(requirement, t),
         measured=t("all.no_data") if estimate is None else _point(estimate, requirement),
         interval="" if estimate is None else _interval(estimate, requirement),
@@ -77,11 +114,34 @@ def _row(requirement: Requirement, t: Words) -> Row:
     )
 
 
-def _limit(requirement: Requirement, t: Words) -> str:
+def limit_of(requirement: Requirement, t: Words) -> str:
+    """Return the limit with its operator and unit."""
     if requirement.limit is None:
         return t("all.none")
     text = plain(requirement.limit * scale_of(requirement.unit))
     return OPERATORS.get(requirement.operator, "") + with_unit(text, requirement.unit)
+
+
+def with_unit(text: str, unit: str) -> str:
+    """Return the number with its unit after a no-break space."""
+    return text if not unit or unit in COUNTS else f"{text}\u00a0{'%' if unit in PERCENT else unit}"
+
+
+def si_bytes(value: float) -> str:
+    """Return a size with an SI prefix and at most three significant digits: 450000000000 -> "450 GB"."""
+    for prefix in ("", "k", "M", "G", "T", "P"):
+        if abs(value) < 1000 or prefix == "P":
+            return f"{plain(float(f'{value:.3g}'))}\u00a0{prefix}B"
+        value /= 1000
+    return plain(value)
+
+
+def _moment(stamp: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(stamp)
+    except ValueError:
+        return None
+    return None if moment.tzinfo is None else moment
 
 
 def _relaxed(requirement: Requirement, t: Words) -> str:
@@ -89,11 +149,6 @@ def _relaxed(requirement: Requirement, t: Words) -> str:
     if limit is None:
         return ""
     return t("all.relaxed", limit=with_unit(plain(limit * scale_of(requirement.unit)), requirement.unit))
-
-
-def with_unit(text: str, unit: str) -> str:
-    """Return the number with its unit after a no-break space."""
-    return text if not unit or unit in COUNTS else f"{text}\u00a0{'%' if unit in PERCENT else unit}"
 
 
 def _digits(estimate: Estimate, unit: str) -> int:
@@ -106,7 +161,8 @@ def _digits(estimate: Estimate, unit: str) -> int:
 
 def _shown(value: float, estimate: Estimate, requirement: Requirement) -> str:
     unit = requirement.unit
-    return number(value * scale_of(unit), _digits(estimate, unit), signed=requirement.compare == "gain")
+    signed = requirement.compare in ("gain", "increase")
+    return number(value * scale_of(unit), _digits(estimate, unit), signed=signed)
 
 
 def _point(estimate: Estimate, requirement: Requirement) -> str:
@@ -118,5 +174,5 @@ def _interval(estimate: Estimate, requirement: Requirement) -> str:
         return ""
     low = _shown(-math.inf if estimate.low is None else estimate.low, estimate, requirement)
     high = _shown(math.inf if estimate.high is None else estimate.high, estimate, requirement)
-    confidence = "" if estimate.confidence is None else f" ({plain(estimate.confidence * 100)}\u00a0%)"
+    confidence = "" if estimate.confidence is None else f" ({estimate.confidence * 100:.4g}\u00a0%)"
     return f"[{low}, {high}]{confidence}"

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+import multiprocessing
+import os
+from array import array
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
 
 from gates import metrics
 from gates.nodata import NoData
+from reports.records import records
 from workloads.evidence import EvidenceError, Run, Trial
+
+# The metrics that pictures are drawn from: of millions of requests no others are worked out.
+DRAWN = ("ttft_p50_s", "output_tokens_per_s")
+
+# Starting a process takes about a second, reading so much about two.
+SHARED_FROM_BYTES = 100_000_000
+PROCESSES_MAX = 8
 
 
 @dataclass(frozen=True)
@@ -17,7 +36,7 @@ class ArmStep:
 
     arm: str
     step: int
-    ttft_s: tuple[float, ...]  # sorted, successful requests
+    ttft_s: Sequence[float]  # sorted, successful requests
     requests: int  # with the failed ones
     throughput: tuple[tuple[int, float], ...]  # (block, output tokens/s)
     ttft_p50: tuple[tuple[int, float], ...] = ()  # (block, s)
@@ -37,30 +56,70 @@ def arm_steps(
     """Return the samples of these blocks per arm and step, and the trials that could not be read."""
     drawn: list[ArmStep] = []
     unreadable: list[Unreadable] = []
-    for arm in arms:
-        for step in steps:
-            ttft: list[float] = []
-            values: dict[str, list[tuple[int, float]]] = {name: [] for name in metrics.PER_TRIAL}
-            for block in blocks:
-                try:
-                    trial = run.trial(arm, step, block)
-                    if trial is None:
-                        continue
-                    ttft += metrics.ttft_samples_s(trial)
-                    for name, points in values.items():
-                        value = _value(metrics.PER_TRIAL[name], trial)
-                        points += [] if value is None else [(block, value)]
-                except EvidenceError as error:
-                    unreadable.append(Unreadable(f"{arm}/c{step}/b{block:02d}", str(error)))
-                except (KeyError, TypeError, ValueError, AttributeError) as error:
-                    unreadable.append(Unreadable(f"{arm}/c{step}/b{block:02d}", f"not as the format says: {error!r}"))
-            arrived = tuple(sorted(time for time in ttft if math.isfinite(time)))
-            drawn.append(
-                ArmStep(
-                    arm, step, arrived, len(ttft), tuple(values["output_tokens_per_s"]), tuple(values["ttft_p50_s"])
-                )
-            )
+    read = _read_together(run, arms, steps, blocks)
+    for arm, step in itertools.product(arms, steps):
+        ttft = array("d")
+        points: dict[str, list[tuple[int, float]]] = {name: [] for name in DRAWN}
+        for block in blocks:
+            try:
+                trial = run.trial(arm, step, block)
+                if trial is None:
+                    continue
+                values = read.get(trial.path) or metrics.values_of(trial)
+                ttft.extend(values.ttft_s)
+                for name, found in points.items():
+                    value = values.by_name[name]
+                    found += [] if isinstance(value, NoData) or not math.isfinite(value) else [(block, value)]
+            except EvidenceError as error:
+                unreadable.append(Unreadable(f"{arm}/c{step}/b{block:02d}", str(error)))
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                unreadable.append(Unreadable(f"{arm}/c{step}/b{block:02d}", f"not as the format says: {error!r}"))
+        times = np.sort(np.asarray(ttft))
+        arrived = array("d", times[np.isfinite(times)].tobytes())
+        rates, medians = tuple(points["output_tokens_per_s"]), tuple(points["ttft_p50_s"])
+        drawn.append(ArmStep(arm, step, arrived, len(ttft), rates, medians))
     return drawn, unreadable
+
+
+def _read_together(
+    run: Run, arms: Sequence[str], steps: Sequence[int], blocks: Sequence[int]
+) -> Mapping[Path, metrics.Values]:
+    """Read the trials several at a time, in processes of their own, where there is much to read that nobody has read.
+
+    Returns what was found; whatever is not in it is read by whoever asks.
+    """
+    sizes: dict[Path, int] = {}
+    for arm, step, block in itertools.product(arms, steps, blocks):
+        folder = run.path / "raw" / arm / f"c{step}" / f"b{block:02d}"
+        with contextlib.suppress(OSError, EvidenceError):
+            if not metrics.known(Trial(folder, {})):  # the judge may just have read them
+                sizes[folder] = (folder / "requests.jsonl").stat().st_size
+    workers = min(os.cpu_count() or 1, PROCESSES_MAX, len(sizes))
+    if sum(sizes.values()) < SHARED_FROM_BYTES or workers < 1:
+        return {}
+    found: dict[Path, metrics.Values] = {}
+    context = multiprocessing.get_context("spawn")
+    largest_first = sorted(sizes, key=sizes.__getitem__, reverse=True)
+    # Where a process is killed the rest is read one by one, and what is wrong with a trial is told then.
+    with contextlib.suppress(BrokenProcessPool), ProcessPoolExecutor(workers, context) as pool:
+        for folder, values in zip(largest_first, pool.map(_drawn_at, largest_first), strict=True):
+            if values is not None:
+                found[folder] = values
+    return found
+
+
+def _drawn_at(folder: Path) -> metrics.Values | None:
+    """Return what pictures are drawn from, as gates.metrics finds it, without the gaps between tokens."""
+    collector = metrics.Collector()
+    gc.disable()  # records hold no cycles, and looking for some among thousands takes a third of the time
+    try:
+        for _, wave in metrics.waves(records(Trial(folder, {}))):
+            collector.take(wave)
+        return collector.values()
+    except (EvidenceError, LookupError, TypeError, ValueError, AttributeError):
+        return None
+    finally:
+        gc.enable()
 
 
 def per_block(
@@ -82,8 +141,3 @@ def _points(samples: Sequence[ArmStep], metric: str, arm: str, step: int | None)
         if (sample.arm, sample.step) == (arm, step):
             return dict(sample.ttft_p50 if metric == "ttft_p50_s" else sample.throughput)
     return {}
-
-
-def _value(metric: Callable[[Trial], float | NoData], trial: Trial) -> float | None:
-    value = metric(trial)
-    return None if isinstance(value, NoData) or not math.isfinite(value) else value

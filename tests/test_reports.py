@@ -7,132 +7,38 @@ import itertools
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
 from markupsafe import escape
 
-from gates import criteria
 from gates.verdict import judge, to_bytes
-from reports import plots
 from reports.__main__ import main
-from reports.html import GLOSSARY, write_reports
-from reports.samples import ArmStep
+from reports.html import write_reports
 from reports.text import clean, decimals, number
 from reports.view import VERDICTS, load_view
-from reports.words import ReportError, Words, languages
-from tests.synthetic import make_run
-from workloads.evidence import MANIFEST, Run, RunDir, sha256_of, write_whole
+from reports.words import Words, languages
+from tests.reporting import (  # noqa: F401  fixtures are found by their names
+    BIDI,
+    BIDI_SHOWN,
+    DECLARED,
+    ESTIMATE,
+    MARK,
+    ROW,
+    SCRIPT,
+    Page,
+    _pictures_on_request,
+    judged,
+    page,
+    pictures,
+    recorded,
+)
+from workloads.evidence import MANIFEST, Run, write_whole
 
+# ruff: noqa: F811  a fixture's name is an argument's, too
 Json = dict[str, Any]
-ROOT = Path(__file__).resolve().parent.parent
-CHROMIUM = Path("/usr/bin/chromium")
-MARK = "REHEARSAL - NOT AN ACCEPTANCE / 排练，不作验收"
-ESTIMATE = {"point": 0.3312, "low": 0.3101, "high": 0.3523, "confidence": 0.98, "n": 5, "method": "paired t"}
-ROW = {
-    "id": "ttft-p50-reduction",
-    "metric": "ttft_p50_s",
-    "arms": ["candidate", "baseline"],
-    "step": 2,
-    "operator": ">=",
-    "limit": 0.25,
-    "tolerance": 0.02,
-    "unit": "share",
-    "estimate": ESTIMATE,
-    "verdict": "PASS",
-    "reason": "the interval clears the limit",
-    "flags": [],
-}
-
-
-@pytest.fixture(scope="session")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole sealed run; to be copied, never written to."""
-    return Path(make_run(tmp_path_factory.mktemp("synthetic") / "run"))
-
-
-@pytest.fixture
-def pictures() -> None:
-    """Ask for the pictures: they take most of a page's time, and few tests look at them."""
-
-
-@pytest.fixture(autouse=True)
-def _pictures_on_request(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "pictures" not in request.fixturenames:
-        monkeypatch.setattr("reports.html.figures", lambda view, t: [])
-
-
-@pytest.fixture
-def judged(recorded: Path, tmp_path: Path) -> Callable[..., Path]:
-    """Return a maker of judged runs: the recorded one with changed facts, sealed again, with a verdict of our own."""
-
-    def make(
-        verdict: str = "PASS",
-        rows: list[Json] | None = None,
-        judgement_changes: Json = MappingProxyType({}),  # type: ignore[assignment]
-        **facts: Any,
-    ) -> Path:
-        path = tmp_path / "run"
-        shutil.rmtree(path, ignore_errors=True)
-        shutil.copytree(recorded, path)
-        run = RunDir(path)
-        said = {**json.loads((path / "run.json").read_text()), **facts}
-        said["site"] = {**said["site"], "rehearsal": said["rehearsal"]}
-        run.write_bytes("run.json", json.dumps(said).encode())  # escaped: an unpaired surrogate is JSON, too
-        (path / MANIFEST).unlink()
-        manifest = run.seal("end")
-        blocks = [block["block"] for block in Run(path).blocks()]
-        judgement = {
-            "schema": 1,
-            "gate": said["gate"],
-            "verdict": verdict,
-            "rehearsal": said["rehearsal"],
-            "acceptance": said["rehearsal"] is False and verdict == "PASS",
-            "reasons": [],
-            "criteria": [{**ROW, "verdict": verdict}] if rows is None else rows,
-            "blocks": {"valid": blocks, "invalid": []},
-            "breaches": [],
-            "manifest_sha256": manifest,
-            "criteria_sha256": sha256_of(path / "criteria.toml"),
-            "suite": "0.1.0",
-            **judgement_changes,
-        }
-        run.write_bytes("verdict.json", json.dumps(judgement).encode())
-        return path
-
-    return make
-
-
-def page(run: Path, language: str = "en") -> str:
-    """Return the page that is written for the run."""
-    (path,) = write_reports(run, [language])
-    return path.read_text(encoding="utf-8")
-
-
-class Page(HTMLParser):
-    """What a browser would see: text, and every attribute."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.text, self.tags, self.attributes, self._style = "", [], [], False
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        self._style = tag == "style"
-
-    def handle_endtag(self, tag: str) -> None:
-        self._style = False
-
-    def handle_data(self, data: str) -> None:
-        self.text += "" if self._style else data
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -198,9 +104,7 @@ def test_what_was_thrown_out_is_said(judged: Callable[..., Path]) -> None:
 
 @pytest.mark.usefixtures("pictures")
 def test_hostile_text_stays_text(judged: Callable[..., Path]) -> None:
-    script = "<script>alert(1)</script>\"'{{ 7*7 }}</style>"
-    bidi = "abc\u202egnp.exe\u2066\x00\ud800"
-    long = "x" * 10_000
+    script, bidi, long = SCRIPT, BIDI, "x" * 10_000
     row = {**ROW, "id": script, "reason": bidi + long, "flags": [script]}
     run = judged("FAIL", [{**row, "verdict": "FAIL"}], model={"name": script + bidi + long, "files": {script: bidi}},
                  host={"hostname": script}, overrides={script: bidi}, seed=script)  # fmt: skip
@@ -209,14 +113,8 @@ def test_hostile_text_stays_text(judged: Callable[..., Path]) -> None:
         assert "script" not in seen.tags
         assert not [a for a in seen.attributes if a[1].startswith("on")]
         assert script in seen.text and long in seen.text and "{{ 7*7 }}" in seen.text
-        assert "abc<U+202E>gnp.exe<U+2066><U+0000>" in seen.text
+        assert BIDI_SHOWN in seen.text
         assert not set("\u202e\u2066\x00") & set(seen.text)
-
-
-def test_a_hostile_arm_name_does_not_break_a_picture() -> None:
-    sample = ArmStep("<b>$x^2$ & \u202e", 1, (0.1, 0.2), 2, ((1, 3.0),))
-    svg = plots.ttft_ecdf([sample], title="<t>", x_label="x", y_label="y", failed="failed")
-    assert svg is not None and "<b>" not in svg and "&lt;b&gt;$x^2$ &amp; &lt;U+202E&gt;" in svg and "&lt;t&gt;" in svg
 
 
 @pytest.mark.usefixtures("pictures")
@@ -249,15 +147,6 @@ def test_headings_do_not_skip_and_columns_have_scopes(judged: Callable[..., Path
     assert seen.tags.count("th") == sum(1 for tag, name, _ in seen.attributes if (tag, name) == ("th", "scope"))
 
 
-@pytest.mark.usefixtures("pictures")
-def test_pictures_are_in_the_page_and_named(judged: Callable[..., Path]) -> None:
-    for language in languages():
-        html = page(judged(), language)
-        for key in ("ecdf.title", "throughput.title", "paired.ttft_title"):
-            assert html.count(f">{Words(language)(key)}</title>") == 1
-        assert html.count('role="img"') == 3
-
-
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_no_data_is_said_and_is_no_zero(judged: Callable[..., Path], language: str) -> None:
     row = {
@@ -270,7 +159,8 @@ def test_no_data_is_said_and_is_no_zero(judged: Callable[..., Path], language: s
         "tolerance": 0,
     }
     html = page(judged("INVALID", [row]), language)
-    cells = re.findall(r'<td class="num">(.*?)</td>', html.split("<tbody>")[1].split("</tbody>")[0])
+    rows = html.split('<h2 id="requirements">')[1].split("<tbody>")[1].split("</tbody>")[0]
+    cells = re.findall(r'<td class="num"><bdi>(.*?)</bdi></td>', rows)
     words = Words(language)
     assert cells == [words("all.steps"), words("all.none"), words("all.no_data"), words("all.none")]
 
@@ -353,19 +243,6 @@ def test_a_verdict_that_does_not_fit_the_evidence_is_announced(
     assert Words("en")("stop_loss.PASS") not in html and 'class="state v-PASS"' not in html
 
 
-@pytest.mark.usefixtures("pictures")
-def test_the_same_run_gives_the_same_bytes(judged: Callable[..., Path], tmp_path: Path) -> None:
-    run = judged()
-    write_reports(run, languages())
-    first = {p.name: p.read_bytes() for p in run.glob("report.*")}
-    other = tmp_path / "elsewhere" / "run"
-    shutil.copytree(run, other)
-    # Another process: nothing may hang on hash seeds or on what was drawn before.
-    subprocess.run([sys.executable, "-m", "reports", str(other)], cwd=ROOT, check=True, capture_output=True)
-    assert {p.name: p.read_bytes() for p in other.glob("report.*")} == first
-    assert set(first) == {"report.en.html", "report.zh.html"}
-
-
 def test_reports_are_not_part_of_the_evidence(judged: Callable[..., Path]) -> None:
     run = judged()
     write_reports(run, languages())
@@ -397,8 +274,14 @@ def test_commands_are_safe_to_paste(judged: Callable[..., Path], tmp_path: Path)
 
 def test_the_command_prints_paths(judged: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     run = judged()
-    assert main([str(run), "--lang", "en"]) == 0
+    assert main([str(run), "--lang", "en", "--form", "html", "--zone", "Asia/Shanghai"]) == 0
     assert capsys.readouterr().out == f"{run / 'report.en.html'}\n"
+    assert "2026-01-01 08:00:00 " in (run / "report.en.html").read_text() and "+08:00 (Asia/Shanghai)" in page_of(run)
+
+
+def page_of(run: Path) -> str:
+    """Return the English page as it lies there."""
+    return (run / "report.en.html").read_text(encoding="utf-8")
 
 
 def test_the_command_refuses_in_one_line(
@@ -412,95 +295,14 @@ def test_the_command_refuses_in_one_line(
     _change_the_verdict("schema", 2)(newer)
     for arguments in (
         [str(tmp_path / "nowhere")], [str(tmp_path)], [str(unjudged)], [str(damaged)], [str(newer)],
-        [str(newer), "--lang", "xx"], [str(newer), "--lang", ","],
+        [str(newer), "--lang", "xx"], [str(newer), "--lang", ","], [str(newer), "--form", "doc"],
+        [str(newer), "--zone", "Mars/Base"], [str(newer), str(newer)], ["--history", str(tmp_path / "nowhere")],
+        ["--programme", str(tmp_path / "nowhere")], [str(unjudged), "--waivers", str(tmp_path / "none.toml")],
     ):  # fmt: skip
         assert main(arguments) == 4
         seen = capsys.readouterr()
         assert seen.out == "" and seen.err.count("\n") == 1 and "Traceback" not in seen.err
     assert main([]) == 4
-
-
-def _keys_in_use() -> tuple[set[str], set[str]]:
-    """Return the keys that templates and code name whole, and the prefixes of those that they put together."""
-    sources = [*(ROOT / "reports").glob("*.py"), *(ROOT / "reports" / "templates").glob("*.j2")]
-    text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
-    known = set(Words("en").texts)
-    whole = {key for key in re.findall(r'"([a-z0-9_.]+)"', text) if key in known}
-    called = set(re.findall(r'\bt\(\s*"([^"]+)"\s*[,)]', text))
-    assert called <= known, f"missing strings: {sorted(called - known)}"
-    return whole, set(re.findall(r'f"([a-z_]+)\.\{', text)) | set(re.findall(r'\("([a-z_]+)\." ~', text))
-
-
-def _family_members() -> set[str]:
-    states = (*VERDICTS, "UNTRUSTED")
-    members = {f"verdict.{s}.{part}" for s in states for part in ("word", "says")}
-    members |= {f"stop_loss.{s}" for s in states} | {f"gate.g{n}" for n in (1, 2, 3, 4)}
-    members |= {f"criterion.{c.id}" for c in criteria.load(criteria.default_file("g3")).criterion} | {"flag.explain"}
-    members |= {f"paired.{what}_{part}" for what in ("ttft", "throughput") for part in ("title", "x")}
-    members |= {f"words.{term}.{part}" for term in GLOSSARY for part in ("term", "says")}
-    return members
-
-
-def test_no_string_is_missing_unused_or_untranslated() -> None:
-    whole, _ = _keys_in_use()
-    known = {language: Words(language).texts for language in languages()}
-    assert set(known) == {"en", "zh"}
-    for language, texts in known.items():
-        assert set(texts) == whole | _family_members(), language
-        assert all(text.strip() for text in texts.values())
-    for key, english in known["en"].items():
-        fields = [sorted(set(re.findall(r"\{(\w+)\}", known[language][key]))) for language in ("en", "zh")]
-        assert fields[0] == fields[1], key
-        if re.search(r"[A-Za-z]{3}", english) and not re.search("[一-鿿]", known["zh"][key]):
-            assert key in {"lang", "title", "words.itl.term"}, f"{key} is not translated"
-
-
-def test_a_missing_string_is_an_error_and_no_blank() -> None:
-    with pytest.raises(ReportError, match=r"nothing\.like\.this"):
-        Words("en")("nothing.like.this")
-
-
-@pytest.mark.skipif(not CHROMIUM.exists(), reason="no /usr/bin/chromium: layout not looked at")
-@pytest.mark.usefixtures("pictures")
-def test_a_browser_lays_the_page_out(judged: Callable[..., Path], tmp_path: Path) -> None:
-    """At 1280x800 the verdict is in sight; at 380 px nothing overflows the page."""
-    row = {**ROW, "verdict": "INCONCLUSIVE", "reason": "y" * 400}
-    run = judged("INCONCLUSIVE", [row] * 12, model={"name": "m" * 3000, "files": {}})
-    (path,) = write_reports(run, ["en"])
-    probe = (
-        "<script>document.title = JSON.stringify({w: document.documentElement.clientWidth,"
-        " s: document.documentElement.scrollWidth, v: document.querySelector('h1').getBoundingClientRect().bottom})"
-        "</script></body>"
-    )
-    # The page itself allows no script; the probe goes into a copy that does.
-    text = re.sub(r"<meta http-equiv[^>]*>", "", path.read_text(encoding="utf-8"))
-    inner = tmp_path / "inner.html"
-    inner.write_text(text.replace("</body>", probe), encoding="utf-8")
-    for width in (1280, 380):
-        seen = _measured(inner, width, tmp_path / f"profile-{width}")
-        assert seen["s"] <= seen["w"] == width
-        assert seen["v"] < 800
-
-
-def _measured(inner: Path, width: int, profile: Path) -> Json:
-    """Return what the probe saw in a frame of that width: a window cannot be as narrow as a telephone."""
-    outer = inner.with_name(f"outer-{width}.html")
-    outer.write_text(
-        f'<iframe src="{inner.name}" style="border:0;width:{width}px;height:800px"></iframe><script>onload = () =>'
-        " { document.body.dataset.seen = frames[0].document.title }</script>"
-    )
-    done = subprocess.run(
-        [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync",
-         "--hide-scrollbars", "--allow-file-access-from-files", f"--user-data-dir={profile}",
-         "--window-size=1400,900", "--dump-dom",
-         outer.as_uri()],
-        capture_output=True, text=True, timeout=90, check=True,
-    )  # fmt: skip
-    found = re.search(r'data-seen="([^"]*)"', done.stdout)
-    assert found is not None, done.stderr[-2000:]
-    seen: Json = json.loads(found[1].replace("&quot;", '"'))
-    return seen
 
 
 @pytest.mark.usefixtures("pictures")
@@ -515,7 +317,7 @@ def test_a_run_that_the_judge_has_judged(recorded: Path, tmp_path: Path) -> None
     for language in languages():
         html, words = page(run, language), Words(language)
         assert all(str(escape(words(f"criterion.{row['id']}"))) in html for row in said["criteria"])
-        assert html.count('role="img"') == 4
+        assert html.count('role="img"') == 6
 
 
 def test_the_view_does_not_change_the_verdict(judged: Callable[..., Path]) -> None:
@@ -524,3 +326,131 @@ def test_the_view_does_not_change_the_verdict(judged: Callable[..., Path]) -> No
     view = load_view(run)
     write_reports(run, ["en"])
     assert json.loads((run / "verdict.json").read_text()) == before == view.judged
+
+
+def test_the_first_page_has_a_row_per_criterion_and_a_column_per_step(judged: Callable[..., Path]) -> None:
+    rows = [{**ROW, "step": step} for step in (2, 4)] + [{**ROW, "id": "throughput-gain", "step": 4, "verdict": "FAIL"}]
+    front = page(judged("FAIL", rows)).split('<h2 id="judged">')[1].split("</table>")[0]
+    assert front.count("<tr>") == 3 and "c = 2" in front and "c = 4" in front
+    assert front.count('class="state v-PASS"') == front.count('class="state v-FAIL"') == 1
+    assert "n\u00a0=\u00a05" in front
+
+
+def test_many_steps_show_the_least_favourable_one_alone(judged: Callable[..., Path]) -> None:
+    front = page(judged("PASS", [{**ROW, "step": step} for step in (1, 2, 4, 8, 16)]))
+    assert "c = 16" not in front.split('<h2 id="judged">')[1].split("</table>")[0]
+
+
+def test_the_key_figure_is_the_step_with_the_least_margin(judged: Callable[..., Path]) -> None:
+    better = {**ROW, "step": 4, "estimate": {**ESTIMATE, "point": 0.41, "low": 0.39, "high": 0.43}}
+    found = re.search(r'<p class="key">(.*?)</p>', page(judged("PASS", [better, ROW])), re.S)
+    assert found is not None and "33.1\u00a0%" in found[1] and "c = 2" in found[1] and "limit ≥\u00a025" in found[1]
+
+
+def test_the_stop_loss_is_stated(judged: Callable[..., Path]) -> None:
+    words = Words("en")
+    lab: Json = {"rehearsal": False}
+    assert words("stop_loss.PASS") in page(judged("PASS", **lab))
+    assert words("stop_loss.PASS") not in page(judged("PASS", rehearsal=True)), "a rehearsal leads nowhere"
+    rows = [{**ROW, "verdict": "FAIL", "step": step} for step in (2, 4)]
+    html = page(judged("FAIL", [*rows, {**ROW, "id": "throughput-gain"}], **lab))
+    assert "ends here. Not met: TTFT p50 reduced against the baseline (c = 2, 4)." in html
+    assert "Not trusted: the run as a whole." in page(judged("INVALID", [{**ROW, "verdict": "INVALID"}], **lab))
+
+
+@pytest.mark.parametrize(
+    ("facts", "mark"),
+    [
+        ({"kind": "smoke"}, "partial.mark"),
+        ({"suite": {"version": "0.1.0", "commit": "0" * 40, "dirty": True}}, "dirty.mark"),
+        ({"overrides": {"engine.args": "x"}}, "overrides.mark"),
+    ],
+)
+def test_what_limits_the_scope_is_written_across_the_page(judged: Callable[..., Path], facts: Json, mark: str) -> None:
+    html = page(judged(rehearsal=False, **facts))
+    assert 'class="watermark"' in html and Words("en")(mark) in html
+
+
+def test_attempts_are_on_the_first_page(judged: Callable[..., Path]) -> None:
+    run = judged("PASS", rehearsal=False)
+    ledger = {
+        "attempts": [
+            {"attempt": 1, "utc": "2026-01-01T00:00:00+00:00", "run": "before", "verdict": "FAIL"},
+            {"attempt": 2, "utc": "2026-01-02T00:00:00+00:00", "run": "killed", "verdict": None},
+            {"attempt": 3, "utc": "2026-01-03T00:00:00+00:00", "run": load_view(run).run_id, "verdict": None},
+        ]
+    }
+    (run / "LEDGER.extract.json").write_text(json.dumps(ledger))
+    text = Page(page(run)).text
+    assert "1 (2026-01-01): FAIL; 2 (2026-01-02): no end entered; 3 (2026-01-03): this run" in text
+    assert "3 attempts in the ledger" in text
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_an_arrival_check_shows_what_was_declared_and_found(judged: Callable[..., Path], language: str) -> None:
+    missing = {**DECLARED, "id": "array.paths", "verdict": "INVALID", "declared": 4, "found": None, "raw": []}
+    other = {**DECLARED, "id": "array.firmware", "verdict": "FAIL", "declared": "3.1", "found": {"version": "3.0"}}
+    apart = {**DECLARED, "id": "pfc.priority", "flags": ["not-declared"], "declared": None, "found": 3}
+    run = judged("FAIL", [DECLARED, missing, other, apart], gate="g1", scenario={}, model={})
+    html, words = page(run, language), Words(language)
+    front = html.split('<h2 id="judged">')[1].split("</table>")[0]
+    assert front.index("array.firmware") < front.index("array.paths") < front.index("array.product")
+    assert "version: 3.0" in front and words("all.no_data") in front and "pfc.priority" not in front
+    rest = html.split('<h2 id="requirements">')[1].split("</section>")[0]
+    assert "nvme-list-subsys.stdout" in rest
+    assert "pfc.priority" in rest.split('id="undeclared"')[1] and words("key.declared_value", passed=1, all=3) in html
+
+
+def test_a_long_bill_of_materials_leaves_room_for_the_signatures(judged: Callable[..., Path]) -> None:
+    rows = [{**DECLARED, "id": f"drive.{n}"} for n in range(60)]
+    html = page(judged("PASS", rows, gate="g1"))
+    assert "46 more requirements" in html.split('<h2 id="judged">')[1].split("</table>")[0]
+    assert "drive.59" in html and html.count("name, signature, date") >= 3
+
+
+def test_deviations_are_signed_by_name(judged: Callable[..., Path], tmp_path: Path) -> None:
+    run, file = judged("PASS", rehearsal=False), tmp_path / "waivers.toml"
+    entry = 'kind = "waiver"\nwhat = "one port at 50 Gbit/s"\nwhy = "<b>spare</b>"\ncriterion = "ttft-p50-reduction"\n'
+    file.write_text(f'schema = 1\n[[deviation]]\n{entry}signed_by = ["A. Tester, customer"]\ndate = 2026-11-30\n')
+    assert main([str(run), "--lang", "en", "--form", "html", "--waivers", str(file)]) == 0
+    html = page_of(run)
+    assert "A. Tester, customer" in html and "&lt;b&gt;spare" in html and "not sealed with the run" in html
+    assert load_view(run, file).verdict == "PASS" and load_view(run, file).trusted
+    shutil.copy(file, run / "waivers.toml")
+    assert not load_view(run).trusted, "a file that was laid into a sealed run is no evidence"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        'what = "x"\nwhy = "y"\nsigned_by = []\ndate = 2026-11-30\n',
+        'what = "x"\nwhy = "y"\nsigned_by = ["A"]\n',
+        'kind = "waiver"\nwhat = "x"\nwhy = "y"\nsigned_by = ["A"]\ndate = 2026-11-30\n',
+        "= 1\n",
+    ],
+)
+def test_a_waiver_that_nobody_signed_is_refused(
+    judged: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], entry: str
+) -> None:
+    file = tmp_path / "waivers.toml"
+    file.write_text(f"schema = 1\n[[deviation]]\n{entry}")
+    assert main([str(judged()), "--waivers", str(file)]) == 4
+    assert "waivers.toml" in capsys.readouterr().err
+
+
+def test_files_are_listed_with_their_hashes(judged: Callable[..., Path]) -> None:
+    run = judged()
+    html = page(run)
+    assert load_view(run).files and all(digest in html for _, digest in load_view(run).files[:400])
+
+
+def test_published_figures_stand_beside_what_fits_alone(judged: Callable[..., Path]) -> None:
+    model = {"name": "Qwen3-Coder-480B-FP8", "files": {}}
+    rows = [{**ROW, "id": "throughput-gain", "step": step} for step in (8, 4)]
+    fits = (
+        page(judged("PASS", rows, rehearsal=False, model=model)).split('<h2 id="published">')[1].split("</section>")[0]
+    )
+    assert fits.count("c = 8: +33.1\u00a0%") == 1 and "c = 4:" not in fits and "c = 16:" not in fits
+    for facts in ({"rehearsal": True, "model": model}, {"rehearsal": False}):
+        other = page(judged("PASS", rows, **facts)).split('<h2 id="published">')[1].split("</section>")[0]
+        assert "33.1" not in other and "not comparable" in other
