@@ -84,3 +84,15 @@ def test_a_record_named_as_another_trials_is_told(tmp_path: Path) -> None:
     assert result["verdict"] == "INVALID"
     told = [b["reason"] for b in result["breaches"] if b["check"] == "requests"]
     assert "request candidate-c2-b02-w1-0 is recorded in candidate/c2/b01, and is of candidate/c2/b02" in told
+
+
+def test_a_fault_in_every_record_is_told_so_often_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digest, "TOLD_MAX", 3)
+
+    def odd(record: Json) -> None:
+        record["finish_reason"] = "odd"
+
+    path = make_run(tmp_path, Truth(blocks=1, request=odd))
+    reasons = [b.reason for b in breaches_of(path, "candidate/c2/b01") if b.check == "lengths"]
+    assert len(reasons) == 4
+    assert reasons[-1] == "9 more of the kind"  # of six waves of two

@@ -11,6 +11,7 @@ import gc
 import multiprocessing
 import os
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -21,7 +22,7 @@ from typing import Any, Generic, TypeVar
 from gates import metrics
 from gates.metrics import Collector, Values
 from gates.validity.books import TimeBook
-from gates.validity.breach import HARNESS, MISSHAPEN, Breach, misshapen
+from gates.validity.breach import HARNESS, HOST, MISSHAPEN, Breach, misshapen
 from gates.validity.checks import Checks
 from gates.validity.packed import Packed, Packer
 from gates.validity.records import Sketch, Sketcher, name_of
@@ -34,6 +35,8 @@ R = TypeVar("R")
 # Starting a process takes about a second, reading so much about three.
 SHARED_FROM_BYTES = 200_000_000
 PROCESSES_MAX = 8
+# What a fault in every record of a trial would tell, nobody reads to its end.
+TOLD_MAX = 100
 
 
 @dataclass(frozen=True)
@@ -143,8 +146,13 @@ def _read(run: Run, trial: Trial) -> Digest:
     name = name_of(trial)
     breaches: list[Breach] = []
 
+    told: Counter[tuple[str, str]] = Counter()
+
     def tell(check: str, whose: str, reason: str) -> None:
-        breaches.append(Breach(check, whose, reason, name))
+        # What an arm did counts, so that none of it is left out.
+        told[check, whose] += 1
+        if whose not in (HARNESS, HOST) or told[check, whose] <= TOLD_MAX:
+            breaches.append(Breach(check, whose, reason, name))
 
     snapshots, unread = _snapshots(trial)
     collector, packer, sketcher = Collector(), Packer(name), Sketcher(name, run.facts.get("run_id"))
@@ -171,6 +179,9 @@ def _read(run: Run, trial: Trial) -> Digest:
     if isinstance(times, EvidenceError):
         tell("readable", HARNESS, str(times))
         times = []
+    for (check, whose), count in told.items():
+        if whose in (HARNESS, HOST) and count > TOLD_MAX:
+            breaches.append(Breach(check, whose, f"{count - TOLD_MAX} more of the kind", name))
     return Digest(version, breaches, times, sketch.result(), values.result(), answers.result())
 
 
