@@ -240,8 +240,10 @@ def _carry_out(session: Session, selected: int, progress: Progress) -> None:
     recorded = Run(session.resume).facts if session.resume is not None else None
     nonce = session.options["nonce"] or None
     fresh = seed_of_nonce(nonce) if nonce else secrets.randbits(48)
-    if session.kind != "smoke":
+    power = None
+    if session.kind != "smoke" and recorded is None:
         progress.line(f"plan: {plan.one_line(session.site, scenario, loaded)}; `make plan` tells what it can decide")
+        power = plan.recorded(session.site, scenario, loaded)
     request = gate_run.Request(
         gate=session.gate,
         kind=session.kind,
@@ -255,6 +257,7 @@ def _carry_out(session: Session, selected: int, progress: Progress) -> None:
         nonce=nonce if recorded is None else recorded["nonce"],
         selection={"collected": len(session.cases), "selected": selected},
         overrides=session.overrides,
+        power=power,
         resume=session.resume,
     )
 

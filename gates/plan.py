@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from gates import baseline, oc
 from gates.criteria import Criteria
 from scenarios.load import ConfigError, Loaded
 from scenarios.model import BASELINE, CANDIDATE, RECOMPUTE, Scenario, Site, stored_tokens
+
+Json = dict[str, Any]
 
 REPETITIONS = 2000
 WORDS = (("PASS", "pass_"), ("FAIL", "fail"), ("INCONCLUSIVE", "inconclusive"))
@@ -17,6 +20,16 @@ WAVE_OVERHEAD_S = 0.5
 CALIBRATION_S = 10.0
 # The published R2 figures: TTFT ratios and gains at three steps, the last gain assumed.
 R2_RATIOS, R2_GAINS = (0.74, 0.68, 0.7375), (1.29, 1.40, 1.33)
+
+
+# The true effects at which a run's power is told.
+EFFECTS = {
+    "r2": "published R2",
+    "aa": "A/A: no difference",
+    "short": "one precision short of the limits",
+    "limit": "exactly the limits",
+    "beyond": "one precision beyond the limits",
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +46,7 @@ class Power:
     """Where the noise comes from, and the outcome of the simulation at each true effect."""
 
     noise: str
-    outcomes: dict[str, oc.Outcome]
+    outcomes: dict[str, oc.Outcome]  # by what is in EFFECTS
 
 
 def cost(site: Site, scenario: Scenario, criteria: Criteria) -> Cost:
@@ -94,11 +107,11 @@ def power(site: Loaded[Site], scenario: Scenario, criteria: Criteria, seed: int 
     steps = len(scenario.steps)
     ratio, gain, off = _limits(criteria)
     effects = [
-        ("published R2", R2_RATIOS, R2_GAINS),
-        ("A/A: no difference", (1.0,) * steps, (1.0,) * steps),
-        ("one precision short of the limits", (ratio * off[0],) * steps, (gain / off[1],) * steps),
-        ("exactly the limits", (ratio,) * steps, (gain,) * steps),
-        ("one precision beyond the limits", (ratio / off[0],) * steps, (gain * off[1],) * steps),
+        ("r2", R2_RATIOS, R2_GAINS),
+        ("aa", (1.0,) * steps, (1.0,) * steps),
+        ("short", (ratio * off[0],) * steps, (gain / off[1],) * steps),
+        ("limit", (ratio,) * steps, (gain,) * steps),
+        ("beyond", (ratio / off[0],) * steps, (gain * off[1],) * steps),
     ]
     sds = noise["ttft_p50_s"], noise["output_tokens_per_s"]
     outcomes = {
@@ -152,11 +165,25 @@ def lines(site: Loaded[Site], scenario: Scenario, criteria: Criteria) -> list[st
     for name, one in decides.outcomes.items():
         shares = ((word, getattr(one, key).point) for word, key in WORDS)
         told.append(
-            f"  {name:<34}"
+            f"  {EFFECTS[name]:<34}"
             + "".join(f"  {word} {share:>6.1%}" for word, share in shares)
             + f"  {one.mean_blocks.point:>5.1f} blocks"
         )
     return told
+
+
+def recorded(site: Loaded[Site], scenario: Scenario, criteria: Criteria) -> Json:
+    """Return what a run can decide, as it is sealed with the run that begins. Raises ConfigError."""
+    decides = power(site, scenario, criteria)
+    return {
+        "noise": decides.noise,
+        "repetitions": REPETITIONS,
+        "outcomes": [
+            {"effect": name, "blocks": one.mean_blocks.point}
+            | {word.lower(): getattr(one, key).point for word, key in WORDS}
+            for name, one in decides.outcomes.items()
+        ],
+    }
 
 
 def one_line(site: Loaded[Site], scenario: Scenario, criteria: Criteria) -> str:

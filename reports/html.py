@@ -3,43 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import jinja2
 from markupsafe import Markup
 
 from reports.document import Document
-from reports.pages import document
 from reports.shapes import shape
 from reports.text import clean
-from reports.view import ReportView, load_view
-from reports.words import ReportError, Words
-from workloads.evidence import write_whole
-
-
-def write_reports(run: Path, langs: Sequence[str]) -> list[Path]:
-    """Write report.<lang>.html into the run for each language, whole, and return the paths.
-
-    Raises ReportError: unknown language, not a run, not judged yet, or a file that cannot be read or written.
-    """
-    words = [Words(language) for language in dict.fromkeys(langs)]
-    if not words:
-        raise ReportError("no language given")
-    view = load_view(run)
-    pages = [(run / f"report.{w.language}.html", render(view, w).encode()) for w in words]
-    try:
-        for path, page in pages:
-            write_whole(path, page)
-    except OSError as error:
-        raise ReportError(f"{run}: {error.strerror or error}") from None
-    return [path for path, _ in pages]
-
-
-def render(view: ReportView, t: Words, zone: ZoneInfo | None = None) -> str:
-    """Return the whole page of a run. Raises ReportError where a string is missing."""
-    return to_html(document(view, t, zone))
+from reports.words import ReportError
 
 
 def to_html(found: Document) -> str:

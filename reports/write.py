@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from reports.html import to_html
+from reports.loose import dig
 from reports.pages import document
 from reports.pdf import to_pdf
-from reports.view import load_view
+from reports.view import ReportView, load_view
 from reports.words import ReportError, Words
 from workloads.evidence import write_whole
 
@@ -33,6 +34,7 @@ def write_reports(
     if not words or not forms or unknown:
         raise ReportError(f"no language given, or no form of {', '.join(FORMS)}")
     view = load_view(run, waivers)
+    zone = zone or _zone(view)
     written: list[Path] = []
     problems: list[str] = []
     for t in words:
@@ -47,6 +49,15 @@ def write_reports(
                 continue
             written.append(_write(run / f"report.{t.language}.pdf", made))
     return written, problems
+
+
+def _zone(view: ReportView) -> ZoneInfo | None:
+    """Return the time zone of the host that measured; None where it is not told or not known here."""
+    name = dig(view.facts, "host", "zone")
+    try:
+        return ZoneInfo(name) if isinstance(name, str) and name else None
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
 
 
 def _write(path: Path, content: bytes) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reports.html import write_reports
+from reports.write import write_reports
 from tests.synthetic import make_run
 from workloads.evidence import MANIFEST, Run, RunDir, sha256_of
 
@@ -115,8 +115,13 @@ def _pictures_on_request(request: pytest.FixtureRequest, monkeypatch: pytest.Mon
 
 def page(run: Path, language: str = "en") -> str:
     """Return the page that is written for the run."""
-    (path,) = write_reports(run, [language])
+    (path,) = pages(run, [language])
     return path.read_text(encoding="utf-8")
+
+
+def pages(run: Path, languages: Sequence[str]) -> list[Path]:
+    """Write the run's pages, one per language, and return where they are."""
+    return write_reports(run, languages, ["html"])[0]
 
 
 class Page(HTMLParser):

@@ -23,8 +23,8 @@ from gates.imports.checks import contradictions, differences, mixed_up, of_two_k
 from gates.imports.documents import Document, documents
 from gates.imports.judge import FAIL, INVALID, failed
 from gates.imports.vllm_bench import Result, read
-from reports.html import write_reports
 from reports.view import load_view
+from tests.reporting import pages
 from workloads.evidence import EvidenceError, Run, RunDir, verify
 
 Json = dict[str, Any]
@@ -243,7 +243,7 @@ def test_the_report_says_that_it_is_no_acceptance(tmp_path: Path, language: str)
     run, _ = imported(tmp_path, "baseline.json", "stopped.json")
     view = load_and_judge(run)
     assert view.trusted and not view.acceptance and not view.rehearsal
-    (path,) = write_reports(run, [language])
+    (path,) = pages(run, [language])
     page = path.read_text(encoding="utf-8")
     assert {"en": "Stated by the files, not verified", "zh": "文件自述，未经核实"}[language] in page
     assert "acceptance: false" in page and 'class="watermark"' not in page

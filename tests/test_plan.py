@@ -108,9 +108,9 @@ def test_what_is_not_stated_is_not_reckoned(tmp_path: Path, change: tuple[str, s
 def test_power_is_none_without_a_difference_and_rises_with_the_effect() -> None:
     outcomes = plan.power(SITE, SCENARIO, CRITERIA).outcomes
     passes = {name: one.pass_.point for name, one in outcomes.items()}
-    assert passes["A/A: no difference"] == 0.0
-    assert passes["one precision short of the limits"] < 0.01
-    assert passes["exactly the limits"] < passes["one precision beyond the limits"]
+    assert passes["aa"] == 0.0
+    assert passes["short"] < 0.01
+    assert passes["limit"] < passes["beyond"]
 
 
 def test_the_noise_is_that_of_g2_once_there_is_a_record(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_the_noise_is_that_of_g2_once_there_is_a_record(tmp_path: Path) -> None:
     site, scenario = lab(tmp_path, ("[pace]", 'baseline_record = "g2.json"\n[pace]'))
     quiet = plan.power(site, scenario, CRITERIA)
     assert quiet.noise == "G2's record g2-run"
-    assert quiet.outcomes["one precision beyond the limits"].pass_.point > 0.99
+    assert quiet.outcomes["beyond"].pass_.point > 0.99
     del record["noise"]["ttft_p50_s"]
     (tmp_path / "g2.json").write_text(json.dumps(record), encoding="utf-8")
     with pytest.raises(ConfigError, match="noise: ttft_p50_s missing"):
@@ -141,3 +141,12 @@ def test_the_command_prints_it_and_refuses_in_one_line() -> None:
     assert "A/A: no difference" in done.stdout
     refused = command("--site", "nowhere")
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (4, "", 1)
+
+
+def test_what_a_run_can_decide_is_recorded_as_it_is_told() -> None:
+    found = plan.recorded(SITE, SCENARIO, CRITERIA)
+    by_effect = {one["effect"]: one for one in found["outcomes"]}
+    assert list(by_effect) == list(plan.EFFECTS)
+    assert by_effect["aa"]["pass"] == 0
+    for one in by_effect.values():
+        assert one["pass"] + one["fail"] + one["inconclusive"] == pytest.approx(1)

@@ -16,7 +16,6 @@ from markupsafe import escape
 
 from gates.verdict import judge, to_bytes
 from reports.__main__ import main
-from reports.html import write_reports
 from reports.text import clean, decimals, number
 from reports.view import VERDICTS, load_view
 from reports.words import Words, languages
@@ -32,6 +31,7 @@ from tests.reporting import (  # noqa: F401  fixtures are found by their names
     _pictures_on_request,
     judged,
     page,
+    pages,
     pictures,
     recorded,
 )
@@ -245,7 +245,7 @@ def test_a_verdict_that_does_not_fit_the_evidence_is_announced(
 
 def test_reports_are_not_part_of_the_evidence(judged: Callable[..., Path]) -> None:
     run = judged()
-    write_reports(run, languages())
+    pages(run, languages())
     assert load_view(run).trusted
 
 
@@ -324,7 +324,7 @@ def test_the_view_does_not_change_the_verdict(judged: Callable[..., Path]) -> No
     run = judged("FAIL", [{**ROW, "verdict": "FAIL"}])
     before = copy.deepcopy(json.loads((run / "verdict.json").read_text()))
     view = load_view(run)
-    write_reports(run, ["en"])
+    pages(run, ["en"])
     assert json.loads((run / "verdict.json").read_text()) == before == view.judged
 
 
@@ -454,3 +454,20 @@ def test_published_figures_stand_beside_what_fits_alone(judged: Callable[..., Pa
     for facts in ({"rehearsal": True, "model": model}, {"rehearsal": False}):
         other = page(judged("PASS", rows, **facts)).split('<h2 id="published">')[1].split("</section>")[0]
         assert "33.1" not in other and "not comparable" in other
+
+
+def test_what_the_run_could_decide_is_told_where_it_was_recorded(judged: Callable[..., Path]) -> None:
+    outcomes = [{"effect": "aa", "pass": 0.0, "fail": 0.9985, "inconclusive": 0.0015, "blocks": 5.04}]
+    power = {"noise": "sd 0.03, stated by the site", "repetitions": 2000, "outcomes": outcomes}
+    for language in languages():
+        words = Words(language)
+        text = Page(page(judged(power=power), language)).text
+        assert words("power.title") in text and words("power.aa") in text
+        assert "0.0 %" in text and "99.9 %" in text and "5.0" in text
+        assert words("power.title") not in Page(page(judged(), language)).text
+
+
+def test_local_times_are_those_of_the_host_that_measured(judged: Callable[..., Path]) -> None:
+    host = {"hostname": "lab", "zone": "Asia/Shanghai"}
+    assert "+08:00 (Asia/Shanghai)" in page(judged(host=host))
+    assert "(Nowhere" not in page(judged(host={**host, "zone": "Nowhere/../Asia"}))

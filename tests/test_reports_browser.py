@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from reports.html import write_reports
 from reports.words import Words
-from tests.reporting import DECLARED, ROW, SCRIPT, judged, pictures, recorded  # noqa: F401
+from tests.reporting import DECLARED, ROW, SCRIPT, judged, pages, pictures, recorded  # noqa: F401
 
 # ruff: noqa: F811  a fixture's name is an argument's, too
 Json = dict[str, Any]
@@ -54,7 +53,7 @@ def test_a_browser_lays_the_page_out(judged: Callable[..., Path], tmp_path: Path
     long = {"verdict": "INCONCLUSIVE", "reason": "y" * 400}
     rows = [{**(DECLARED if gate == "g1" else ROW), **long, "declared": "d" * 300, "found": "f" * 300}] * 12
     run = judged("INCONCLUSIVE", rows, gate=gate, model={"name": "m" * 3000 + SCRIPT, "files": {}})
-    (path,) = write_reports(run, [language])
+    (path,) = pages(run, [language])
     # The page itself allows no script; the probe goes into a copy that does.
     text = re.sub(r"<meta http-equiv[^>]*>", "", path.read_text(encoding="utf-8"))
     inner = tmp_path / "inner.html"
@@ -68,7 +67,7 @@ def test_a_browser_lays_the_page_out(judged: Callable[..., Path], tmp_path: Path
 
 def test_the_page_itself_says_nothing_on_the_console(judged: Callable[..., Path], tmp_path: Path) -> None:
     run = judged("FAIL", [{**ROW, "verdict": "FAIL", "reason": SCRIPT}], model={"name": SCRIPT, "files": {}})
-    (path,) = write_reports(run, ["zh"])
+    (path,) = pages(run, ["zh"])
     done = _run(path, tmp_path / "profile")
     assert "CONSOLE" not in done.stderr, done.stderr[-2000:]
     assert Words("zh")("verdict.FAIL.word") in done.stdout

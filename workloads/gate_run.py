@@ -38,6 +38,7 @@ class Request:
     nonce: str | None  # the text that made the seed
     selection: Mapping[str, int]
     overrides: Mapping[str, str]
+    power: Json | None = None  # what the run can decide, by simulation
     resume: Path | None = None  # a run that was interrupted
 
 
@@ -172,6 +173,8 @@ def _facts(request: Request, recorded: RunDir) -> Json:
         "nonce": request.nonce,
         "looks": {key: list(values) for key, values in request.looks.items()},
         "selection": dict(request.selection),
+        "power": request.power,
+        "tester": provenance.tester(),
         "criteria_sha256": sha256_of(recorded.path / "criteria.toml"),
         "suite": provenance.suite(),
         "software": provenance.software(),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
 import subprocess
+import zoneinfo
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +36,31 @@ def software() -> dict[str, str]:
 
 
 def host() -> Json:
-    """Return name, CPU, cores, memory and kernel of this machine."""
+    """Return name, CPU, cores, memory, kernel and time zone of this machine; what is not known is null."""
     return {
         "hostname": platform.node(),
         "cpu": _cpu_name(),
         "cores": os.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
         "kernel": platform.release(),
+        "zone": zone(),
     }
+
+
+def tester() -> str | None:
+    """Return who runs the test, by name, as KVGATE_TESTER tells it."""
+    return " ".join(os.environ.get("KVGATE_TESTER", "").split()) or None
+
+
+def zone(etc: Path = Path("/etc")) -> str | None:
+    """Return the IANA name of this machine's time zone, or None where it is not told."""
+    name = os.environ.get("TZ", "").lstrip(":")
+    if not name:
+        _, found, name = os.path.realpath(etc / "localtime").partition("/zoneinfo/")
+        if not found:
+            with contextlib.suppress(OSError):
+                name = (etc / "timezone").read_text(encoding="ascii", errors="replace").strip()
+    return name if name and name in zoneinfo.available_timezones() else None
 
 
 def _version(package: str) -> str | None:

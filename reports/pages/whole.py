@@ -10,6 +10,7 @@ from reports.pages import front as first
 from reports.pages import record
 from reports.pages.compared import compared
 from reports.pages.pictures import pictures
+from reports.pages.power import power
 from reports.pages.published import published
 from reports.pages.results import results, stated
 from reports.pages.validity import faults, validity
@@ -59,7 +60,7 @@ AFTER: tuple[Page, ...] = (
     faults, record.deviations, record.attempts, limits, record.materials, record.provenance, record.reproduce,
     _glossary, record.files,
 )  # fmt: skip
-MEASURED: tuple[Page, ...] = (*BEFORE, _pictures, published, compared, validity, *AFTER)
+MEASURED: tuple[Page, ...] = (*BEFORE, _pictures, published, compared, validity, power, *AFTER)
 # What a gate shows between its results and the common rest. G2 and G4 bring pages of their own here.
 SECTIONS: dict[str, tuple[Page, ...]] = {
     "g1": (*BEFORE, _unread, validity, *AFTER),
