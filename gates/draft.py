@@ -89,7 +89,7 @@ def _machine(host: Host) -> Told:
     memory = host.read(versions.memory, ("cat", "/proc/meminfo"))
     told: Told = []
     if not isinstance(kernel.value, NoData):
-        told.append(("architecture", kernel.value.machine))
+        told += [("name", kernel.value.host), ("architecture", kernel.value.machine)]
     if not isinstance(processor.value, NoData):
         told += [("cpu_model", processor.value.model), ("cores_min", processor.value.cpus)]
     if not isinstance(memory.value, NoData):
@@ -104,11 +104,13 @@ def _versions(host: Host) -> Told:
         seen = host.read(versions.version, *commands)
         if not isinstance(seen.value, NoData):
             told.append((name, seen.value))
+    if not isinstance(python := software.python(None, host), NoData):
+        told.append(("python", python if python.startswith("/") else None))
     return told
 
 
 def _packages(host: Host) -> Told:
-    seen = software.packages(host)
+    seen = software.packages(None, host)
     found = {} if isinstance(seen.value, NoData) else seen.value
     return [(name, found[name]) for name in PACKAGES if found.get(name)]
 

@@ -6,27 +6,44 @@ named by a device name that a reboot may change: drives go by serial number, arr
 
 from __future__ import annotations
 
+import posixpath
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from scenarios.strict import Name, NonNegativeFloat, PositiveFloat, PositiveInt, Strict, Text
+from scenarios.strict import Name, NonNegativeFloat, PositiveFloat, PositiveInt, Strict
+from scenarios.strict import Text as PlainText
 
-AbsolutePath = Annotated[str, Field(pattern=r"^/[^\x00\n]*$", max_length=4096)]
+# Without what makes two spellings of one path: a slash at the end, two of them, dots.
+AbsolutePath = Annotated[str, Field(pattern=r"^/[^\x00\n]*$", max_length=4096), AfterValidator(posixpath.normpath)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 PciId = Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{4}$")]
 PciAddress = Annotated[str, Field(pattern=r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+Bytes = Annotated[int, Field(ge=1 << 20)]  # a smaller figure is one in another unit
+BytesPerS = Annotated[float, Field(ge=1e6, le=1e13, allow_inf_nan=False)]  # in bytes: 12e9, not 12 or 96e9 bits
+GbitPerS = Annotated[float, Field(ge=0.1, le=10_000, allow_inf_nan=False)]
+
+
+def _as_told(text: str) -> str:
+    """Return a text as readers tell one: tools pad with blanks."""
+    if not text.isprintable() or not text.split():
+        raise ValueError("must be text without control characters")
+    return " ".join(text.split())
+
+
+Text = Annotated[PlainText, AfterValidator(_as_told)]
 Texts = Annotated[tuple[Text, ...], Field(strict=False)]
 
 
 class Host(Strict):
     """The machine itself."""
 
+    name: Text | None = None  # as `uname -n`: so that no other host's collection is judged in its place
     architecture: Text | None = None  # as `uname -m`
     cpu_model: Text | None = None  # a part of the model's name, as lscpu tells it
     cores_min: PositiveInt | None = None  # logical CPUs that are online
-    memory_bytes_min: PositiveInt | None = None
+    memory_bytes_min: Bytes | None = None
     kernel_log: bool = True  # whether its log must show no trouble of what is declared
 
 
@@ -37,9 +54,11 @@ class Drives(Strict):
     count: PositiveInt | None = None
     model: Text | None = None
     firmware: Text | None = None
-    size_bytes: PositiveInt | None = None  # of each
+    size_bytes: Bytes | None = None  # of each
     sector_bytes: PositiveInt | None = None
     controllers: PositiveInt | None = None  # PCIe controllers of each
+    scheduler: Text | None = None  # of the block device, as none or mq-deadline
+    io_timeout_s: PositiveFloat | None = None  # after which the kernel takes a command for lost
 
     @model_validator(mode="after")
     def _can_be_told_apart(self) -> Self:
@@ -69,7 +88,7 @@ class Subsystem(Strict):
     model: Text | None = None
     firmware: Text | None = None
     namespaces: PositiveInt | None = None
-    size_bytes: PositiveInt | None = None  # of each namespace
+    size_bytes: Bytes | None = None  # of each namespace
     sector_bytes: PositiveInt | None = None
     transport: Literal["rdma", "tcp", "fc", "loop", "pcie"] | None = None
     paths: PositiveInt | None = None  # how many, all live
@@ -79,6 +98,9 @@ class Subsystem(Strict):
     ctrl_loss_tmo_s: Annotated[int, Field(ge=-1)] | None = None  # -1: never gives up
     fast_io_fail_tmo_s: Annotated[int, Field(ge=0)] | None = None
     reconnect_delay_s: Annotated[int, Field(ge=0)] | None = None
+    paths_carry: bool = False  # whether each path that the I/O policy uses must carry bytes under fio's load
+    scheduler: Text | None = None  # of each namespace's block device
+    io_timeout_s: PositiveFloat | None = None
 
     @model_validator(mode="after")
     def _paths_agree(self) -> Self:
@@ -96,7 +118,7 @@ class RocePort(Strict):
     netdev: Name | None = None
     device: Name | None = None  # RDMA device
     port: PositiveInt = 1
-    speed_gbit_per_s: PositiveFloat | None = None
+    speed_gbit_per_s: GbitPerS | None = None
     mtu_bytes: PositiveInt | None = None  # of the interface
     active_mtu_bytes: PositiveInt | None = None  # of RDMA
     gid_type: Literal["RoCE v1", "RoCE v2"] | None = None
@@ -128,12 +150,21 @@ class Accelerators(Strict):
     count: PositiveInt
     model: Text | None = None  # a part of the name that the tool tells
     pci_device: PciId | None = None  # vendor:device, as 1002:74a2
-    memory_bytes_min: PositiveInt | None = None  # of each
+    memory_bytes_min: Bytes | None = None  # of each
     firmware: Text | None = None  # the VBIOS
     driver: Text | None = None
     ecc: bool | None = None
     mig: bool | None = None
     health: bool = True  # whether each must tell that it is well
+    diagnostics: bool = False  # whether every test of `dcgmi diag` must have passed
+    gds_nvmeof: bool = False  # whether GPUDirect Storage must serve NVMe-oF
+
+    @model_validator(mode="after")
+    def _are_nvidias(self) -> Self:
+        for key in ("diagnostics", "gds_nvmeof"):
+            if getattr(self, key) and self.vendor != "nvidia":
+                raise ValueError(f"{key}: is a tool of NVIDIA's, and these are {self.vendor}'s")
+        return self
 
 
 class PcieLinks(Strict):
@@ -161,7 +192,8 @@ class Software(Strict):
     rocm: Text | None = None
     cuda: Text | None = None
     cann: Text | None = None
-    packages: dict[Name, Text] = Field(default_factory=dict)  # of Python: vllm, lmcache, torch, ...
+    python: AbsolutePath | None = None  # which runs the engine; needed where several were asked
+    packages: dict[Name, Text] = Field(default_factory=dict)  # of that Python: vllm, lmcache, torch, ...
     modules: dict[Text, Sha256] = Field(
         default_factory=dict
     )  # a module's file below its package, as lmcache/v1/x.py, and its hash
@@ -176,26 +208,26 @@ class Mount(Strict):
     source: Name | None = None  # of which drives or subsystem of this list it is made
     options: Texts = ()
     writable: bool = True  # whether a write to it must succeed
-    free_bytes_min: PositiveInt | None = None
+    free_bytes_min: Bytes | None = None
 
 
 class Raw(Strict):
     """A tier's raw speed and integrity by fio, in a scratch folder that a sentinel file marks as such."""
 
-    scratch: Text  # absolute, or below the site's work_dir
-    size_bytes: PositiveInt = 1 << 30  # of each set of files: a stream's, the chunks', those that are verified
-    runtime_s: PositiveFloat = 30.0  # of each read
+    scratch: Annotated[Text, AfterValidator(posixpath.normpath)]  # absolute, or below the site's work_dir
+    size_bytes: Bytes = 1 << 30  # of each set of files: a stream's, the chunks', those that are verified
+    runtime_s: Annotated[float, Field(ge=1, le=86_400, allow_inf_nan=False)] = 30.0  # of each read
     ramp_s: NonNegativeFloat = 5.0  # before it counts
-    readers: PositiveInt = 4
+    readers: Annotated[int, Field(gt=0, le=1024)] = 4
     model: Name | None = None  # whose chunks' size the chunk files have
     direct_io: bool = True
     # What it should give: the order's figures, or the line's rate. Limits are shares of it.
-    line_bytes_per_s: PositiveFloat | None = None
-    sequential_read_bytes_per_s: PositiveFloat | None = None
-    random_read_bytes_per_s: PositiveFloat | None = None
-    chunk_read_bytes_per_s: PositiveFloat | None = None
-    sequential_write_bytes_per_s: PositiveFloat | None = None
-    random_read_p99_s: PositiveFloat | None = None
+    line_bytes_per_s: BytesPerS | None = None
+    sequential_read_bytes_per_s: BytesPerS | None = None
+    random_read_bytes_per_s: BytesPerS | None = None
+    chunk_read_bytes_per_s: BytesPerS | None = None
+    sequential_write_bytes_per_s: BytesPerS | None = None
+    random_read_p99_s: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
 
     @model_validator(mode="after")
     def _chunks_have_a_size(self) -> Self:

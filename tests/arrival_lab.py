@@ -16,6 +16,7 @@ from workloads.bundle import Bundle, of_files
 Json = dict[str, Any]
 
 NQN = "nqn.2030-01.example:array"
+PYTHON = "/opt/venv/bin/python"
 SITE = """\
 schema = 1
 name = "made-up"
@@ -44,8 +45,11 @@ cores_min = 8
 memory_bytes_min = 8_000_000_000
 [bom.software]
 kernel = "6.1"
+native_ops = "rocm"
 [bom.software.packages]
 vllm = "0.32.0"
+[bom.software.modules]
+"lmcache/v1/x.py" = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 [bom.drives.local]
 serials = ["L1", "L2"]
 model = "Local 4T"
@@ -53,6 +57,8 @@ firmware = "F1"
 size_bytes = 4_000_000_000
 sector_bytes = 512
 controllers = 1
+scheduler = "none"
+io_timeout_s = 30.0
 [bom.subsystems.array]
 nqn = "nqn.2030-01.example:array"
 product = "FX100"
@@ -72,6 +78,7 @@ io_policy = "round-robin"
 ctrl_loss_tmo_s = 600
 fast_io_fail_tmo_s = 5
 reconnect_delay_s = 2
+scheduler = "none"
 [bom.ports.fab0]
 netdev = "fab0"
 device = "rdma0"
@@ -110,6 +117,8 @@ firmware = "96.00"
 driver = "570.1"
 ecc = true
 mig = false
+diagnostics = true
+gds_nvmeof = true
 """
 
 
@@ -172,6 +181,11 @@ class Lab:
     nic: dict[str, str] = field(
         default_factory=lambda: {"driver": "mlx5_core", "firmware-version": "28.1", "bus-info": "0000:5c:00.0"}
     )
+    dcb: list[bool] = field(default_factory=lambda: [priority == 3 for priority in range(8)])
+    queues: dict[str, tuple[str, str]] = field(default_factory=dict)  # block device: scheduler, timeout in ms
+    carried: dict[str, int] = field(default_factory=dict)  # sectors by controller since boot
+    diag: dict[str, str] = field(default_factory=lambda: {"Denylist": "Pass", "NVML Library": "Pass"})
+    gds: str = "Supported"
     link: str = "16GT/s, Width x4"
     mounts: list[Json] = field(
         default_factory=lambda: [
@@ -195,7 +209,11 @@ class Lab:
     )  # fmt: skip
     kernel: str = "6.1.0-57-amd64"
     cpus: str = "16"
-    packages: str = "vllm==0.32.0\nlmcache==0.5.6\n"
+    packages: str = "vllm==0.32.0\nlmcache==0.5.6\n# 2 packages\n"
+    patch: str = "a" * 64  # the SHA-256 of a patched module
+    native: Json = field(
+        default_factory=lambda: {"file": "lmcache/c_ops.so", "built_for": ["rocm"], "sha256": "b" * 64, "loads": True}
+    )
 
     def copy(self) -> Lab:
         """Return one that can be changed alone."""
@@ -229,6 +247,17 @@ class Lab:
             "mlnx_qos -i fab0",
             f"DCBX mode: OS controlled\nPriority trust state: {self.trust}\nPFC configuration:\n{told}",
         )
+        tells("dcb -j pfc show dev fab0", {"pfc_cap": 8, "macsec_bypass": False, "delay": 0, "prio_pfc": self.dcb})
+        tells("dcb -j apptrust show dev fab0", {"order": [self.trust]})
+        tests = [{"name": name, "results": [{"gpu_ids": "0,1", "status": told}]} for name, told in self.diag.items()]
+        diag = {"version": "3.3.5", "test_categories": [{"category": "Deployment", "tests": tests}]}
+        tells("dcgmi diag -r 1 --json", {"DCGM GPU Diagnostic": diag})
+        rule = "=" * 22
+        config = f" NVMe               : Supported\n NVMeOF             : {self.gds}\n"
+        tells(
+            "gdscheck -p",
+            f" GDS release version: 1.7.1.12\n {rule}\n DRIVER CONFIGURATION:\n {rule}\n{config} {rule}\n",
+        )
         tells("lspci -D -vvv -nn -k", self._lspci())
         tells("findmnt -J", {"filesystems": self.mounts})
         tells("lsblk -J -b -O", {"blockdevices": self._blocks()})
@@ -243,7 +272,11 @@ class Lab:
         cpu = {"Architecture:": "x86_64", "CPU(s):": self.cpus, "Model name:": "Example CPU 9000"}
         tells("lscpu -J", {"lscpu": [{"field": field, "data": data} for field, data in cpu.items()]})
         tells("cat /proc/meminfo", "MemTotal:       16000000 kB\nMemAvailable: 1000 kB\n")
-        tells("packages-of /opt/venv/bin/python", self.packages)
+        tells(f"packages-of {PYTHON}", self.packages)
+        hashed = f"# lmcache is /opt/venv/lib/lmcache\n{self.patch}  7  lmcache/v1/x.py\n# 1 files\n"
+        tells(f"module-hashes-of {PYTHON}", hashed)
+        plain = {"file": "lmcache/fs.so", "built_for": [], "sha256": "c" * 64, "loads": True}
+        tells(f"native-ops-of {PYTHON}", {"modules": ["lmcache"], "libraries": [self.native, plain], "torch": {}})
         fields = "index,name,pci.bus_id,pci.device_id,driver_version,vbios_version,memory.total,ecc.mode.current,mig.mode.current,ecc.errors.uncorrected.aggregate.total"
         head = fields.replace("memory.total", "memory.total [MiB]").replace(",", ", ")
         tells(
@@ -347,6 +380,14 @@ class Lab:
             told = {"subsysnqn": NQN, "state": p["state"], "transport": p["transport"], **self.timeouts}
             told["address"] = f"traddr={p['traddr']},trsvcid=4420"
             lines += [f"{at}/{key}: {value!r}" for key, value in told.items()]
+            path = f"{at}/nvme1c{p['controller'].removeprefix('nvme')}n2"
+            sectors = self.carried.get(p["controller"], 0)
+            lines += [f"{path}/stat: '1 0 {sectors} 0 0 0 0 0 0 0 0'", f"{path}/queue/iostats: '1'"]
+        names = [*(f"nvme{d['subsystem']}n1" for d in self.drives.values()), *(f"nvme1n{n}" for n in self.namespaces)]
+        for name in names:
+            scheduler, timeout_ms = self.queues.get(name, ("[none] mq-deadline kyber", "30000"))
+            for key, value in (("logical_block_size", "512"), ("scheduler", scheduler), ("io_timeout", timeout_ms)):
+                lines.append(f"/sys/block/{name}/queue/{key}: {value!r}")
         for side in ("roce_np", "roce_rp"):
             lines.append(f"/sys/class/net/fab0/ecn/{side}/enable/3: {self.ecn!r}")
         return "\n".join([*lines, ""])

@@ -335,3 +335,17 @@ def test_any_header_with_its_right_checksum_raises_nothing_else(
         of_files(read_files(path), path)
     except BundleError as error:
         assert "\n" not in str(error)
+
+
+def test_a_status_that_its_own_note_denies_is_refused() -> None:
+    index = b"name\trc\tseconds\tcommand\tnote\nw\t0\t4.0\tdd of=/m/.w\tkilled after 4 s\n"
+    with pytest.raises(BundleError, match="status 0, but its note says 'killed after 4 s'"):
+        of_files({"INDEX.tsv": index, "w.stdout": b"", "w.rc": b"0\n"}, Path("b"))
+
+
+def test_headers_upon_headers_are_no_bundle(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("x")
+    member.type, member.size = tarfile.XHDTYPE, 0
+    (tmp_path / "deep.tar").write_bytes(member.tobuf(tarfile.USTAR_FORMAT) * 5000)
+    with pytest.raises(BundleError, match="no whole tar"):
+        open_bundle(tmp_path / "deep.tar")

@@ -433,7 +433,8 @@ def test_modules_are_hashed_without_running_them(packages: Path) -> None:
     done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True, timeout=60)
     lines = done.stdout.splitlines()
     assert lines[0] == f"# lmcache is {packages}/lmcache"
-    assert [line.split()[2] for line in lines[1:]] == ["lmcache/__init__.py", "lmcache/ops.so", "lmcache/v1/x.py"]
+    assert [line.split()[2] for line in lines[1:-1]] == ["lmcache/__init__.py", "lmcache/ops.so", "lmcache/v1/x.py"]
+    assert lines[-1] == "# 3 files"
     assert lines[3].split()[:2] == [probes.hashlib.sha256(b"x = 1\n").hexdigest(), "6"]
 
 
@@ -441,10 +442,11 @@ def test_native_libraries_tell_what_they_were_built_for_and_that_they_do_not_loa
     (packages / "lmcache/__init__.py").write_text("")
     (packages / "torch.py").write_text("raise RuntimeError('no\\ntorch')\n")
     environ = {**os.environ, "PYTHONPATH": str(packages)}
-    argv = [PYTHON, "-S", str(FILE), "--child", "natives", "lmcache"]
+    argv = [PYTHON, "-S", str(FILE), "--child", "natives", "lmcache", "none"]
     done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True, timeout=60)
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["torch"] == {"error": "RuntimeError: no torch"}
+    assert told["modules"] == ["lmcache"]
     (library,) = told["libraries"]
     assert (library["file"], library["built_for"], library["loads"]) == ("lmcache/ops.so", ["rocm"], False)
     assert library["error"]
@@ -453,6 +455,13 @@ def test_native_libraries_tell_what_they_were_built_for_and_that_they_do_not_loa
 def test_packages_are_told_without_pip() -> None:
     ran = run_tool((PYTHON, "-B", str(FILE), "--child", "packages"), 60)
     assert b"\npytest==" in ran.stdout
+    lines = ran.stdout.decode().splitlines()
+    assert lines[-1] == f"# {len(lines) - 1} packages"
+
+
+def test_what_is_installed_is_told_of_the_collectors_own_python_too(sysfs: Path) -> None:
+    tasks = [task for task in probes.plan([], [PYTHON], False, str(sysfs)) if task.words[:1] == ("packages-of",)]
+    assert b"\npytest==" in run_tool(tasks[0].argv, 60).stdout
 
 
 # The bundle.

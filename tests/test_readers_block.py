@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gates.readers import block
 from gates.readers.error import ReaderError
-from tests.hostile import cuts, hostile_bytes, lab, mutated, out, printed, sample, survives
+from tests.reader_samples import cuts, hostile_bytes, lab, mutated, printed, said, sample, tried
 
 LSBLK, FINDMNT, DF, MOUNTS = "lsblk -J -b -O", "findmnt -J -b", "df -B1 --output", "cat /proc/mounts"
 VOLUME = {"name": "/dev/mapper/vg-data", "type": "lvm", "size": 7, "mountpoint": "/data"}
@@ -63,7 +63,7 @@ sysfs /sys sysfs rw,nosuid 0 0
 
 
 def devices(document: object) -> dict[str, block.BlockDevice]:
-    return {each.name: each for each in block.block_devices(out(LSBLK, json.dumps(document)))}
+    return {each.name: each for each in block.block_devices(said(json.dumps(document), LSBLK))}
 
 
 def test_lsblk_of_every_version() -> None:
@@ -97,15 +97,15 @@ def test_what_is_no_lsblk(document: object) -> None:
 
 
 def test_findmnt() -> None:
-    root, data = block.findmnt(out(FINDMNT, json.dumps(TREE)))
+    root, data = block.findmnt(said(json.dumps(TREE), FINDMNT))
     assert root == block.FileSystem("/", "/dev/vda", None, "ext4", ("rw", "noatime"), 3094126592, 810463232, None)
     assert (data.source, data.root, data.options) == ("/dev/mapper/vg-data", "/kubelet", None)
     with pytest.raises(ReaderError, match="without target"):
-        block.findmnt(out(FINDMNT, '{"filesystems":[{"source":"/dev/vda"}]}'))
+        block.findmnt(said('{"filesystems":[{"source":"/dev/vda"}]}', FINDMNT))
 
 
 def test_df_with_blanks_in_names() -> None:
-    _, array, share = block.df(out(DF, TABLE))
+    _, array, share = block.df(said(TABLE, DF))
     assert (array.target, array.source, array.fstype) == ("/mnt/fx 100", "/dev/nvme3n1", "ext4")
     assert (array.size_bytes, array.used_bytes, array.avail_bytes) == (1020702720, 24576, 950214656)
     assert (array.inodes, array.inodes_used, array.inodes_free) == (65536, 11, 65525)
@@ -124,13 +124,13 @@ def test_df_with_blanks_in_names() -> None:
     ],
 )
 def test_df_in_other_units(header: str, row: str, size: int | None, avail: int | None) -> None:
-    found = block.df(out("df", f"Filesystem {header} Mounted on\n/dev/a {row} /mnt\n"))[0]
+    found = block.df(said(f"Filesystem {header} Mounted on\n/dev/a {row} /mnt\n", "df"))[0]
     assert (found.size_bytes, found.avail_bytes) == (size, avail)
 
 
 def test_df_that_wraps_or_left_one_out() -> None:
     text = "Filesystem 1B-blocks Used Avail Use% Mounted on\n/dev/mapper/a-very-long-name\n   9 1 8 12% /mnt\n"
-    found = block.df(out(DF, text, 1, "df: /mnt/x: Transport endpoint is not connected"))
+    found = block.df(said(text, DF, status=1, stderr="df: /mnt/x: Transport endpoint is not connected"))
     assert [(each.source, each.size_bytes) for each in found] == [("/dev/mapper/a-very-long-name", 9)]
 
 
@@ -145,18 +145,18 @@ def test_df_that_wraps_or_left_one_out() -> None:
 )
 def test_what_is_no_df(text: str) -> None:
     with pytest.raises(ReaderError):
-        block.df(out(DF, text))
+        block.df(said(text, DF))
 
 
 def test_proc_mounts_and_what_lies_on_top() -> None:
-    found = block.mounts(out(MOUNTS, MOUNTED))
+    found = block.mounts(said(MOUNTED, MOUNTS))
     assert (found[1].target, found[1].options) == ("/mnt/fx 100", ("rw", "noatime"))
     top = block.holding(found, "/mnt/fx 100/.w")
     assert top is not None and (top.source, top.fstype) == ("/dev/nvme4n1", "xfs")
     assert block.holding(found, "/mnt/fx 1000") is None
-    assert block.holding(block.findmnt(out(FINDMNT, json.dumps(TREE))), "/home/a") is not None
+    assert block.holding(block.findmnt(said(json.dumps(TREE), FINDMNT)), "/home/a") is not None
     with pytest.raises(ReaderError):
-        block.mounts(out(MOUNTS, "cat: /proc/mounts: No such file or directory\n"))
+        block.mounts(said("cat: /proc/mounts: No such file or directory\n", MOUNTS))
 
 
 # Shared samples
@@ -247,7 +247,7 @@ EVERY = ((block.block_devices, LSBLK, json.dumps(DISKS)), (block.findmnt, FINDMN
 @given(st.data(), st.sampled_from(EVERY), st.sampled_from([0, 1, 124, 127, None]))
 def test_nothing_else_is_raised(data: st.DataObject, what: tuple[Any, str, str], status: int | None) -> None:
     reader, command, document = what
-    survives(reader, out(command, data.draw(st.one_of(hostile_bytes(), mutated(document))), status))
+    tried(reader, said(data.draw(st.one_of(hostile_bytes(), mutated(document))), command, status=status))
 
 
 @settings(max_examples=100, deadline=None)
@@ -255,17 +255,17 @@ def test_nothing_else_is_raised(data: st.DataObject, what: tuple[Any, str, str],
 def test_nothing_else_is_raised_by_text(what: tuple[Any, str], noise: bytes, data: st.DataObject) -> None:
     reader, text = what
     at = data.draw(st.integers(0, len(text)))
-    survives(reader, out("df", text[:at].encode() + noise + text[at:].encode()))
-    survives(reader, out("df", noise))
+    tried(reader, said(text[:at].encode() + noise + text[at:].encode(), "df"))
+    tried(reader, said(noise, "df"))
 
 
 def test_deep_children_are_refused_or_read() -> None:
     deep: dict[str, Any] = {"name": "leaf"}
     for number in range(400):
         deep = {"name": f"n{number}", "children": [deep]}
-    assert len(block.block_devices(out(LSBLK, json.dumps({"blockdevices": [deep]})))) == 401
+    assert len(block.block_devices(said(json.dumps({"blockdevices": [deep]}), LSBLK))) == 401
     text = '{"blockdevices":[' + '{"name":"a","children":[' * 5000 + "]}" * 5000 + "]}"
-    assert survives(block.block_devices, out(LSBLK, text)) is None
+    assert tried(block.block_devices, said(text, LSBLK)) is None
 
 
 @pytest.mark.parametrize("what", EVERY, ids=lambda what: what[0].__name__)
@@ -275,7 +275,26 @@ def test_a_cut_document_is_refused(what: tuple[Any, str, str]) -> None:
 
 
 def test_a_cut_table_has_no_wrong_figures() -> None:
-    whole = {each.target: each for each in block.df(out(DF, TABLE))}
+    whole = {each.target: each for each in block.df(said(TABLE, DF))}
     for at in range(len(TABLE)):
-        for each in survives(block.df, out(DF, TABLE[:at], None)) or ():
+        for each in tried(block.df, said(TABLE[:at], DF, status=None)) or ():
             assert whole[each.target] == each
+
+
+def test_what_all_disks_moved() -> None:
+    lines = (
+        " 259 3 nvme2n1 51 0 2112 58 7 0 100 0 0 20 58 0 0 0 0 0 0\n 259 4 nvme2n1p1 51 0 2112 58 7 0 100 0 0 20 58\n"
+    )
+    assert block.disk_counters(said(lines, "cat /proc/diskstats")) == {"read": 2112 * 512, "written": 100 * 512}
+    assert block.disk_counters(said("   7       0 loop0 0 0 0 0 0 0 0 0 0 0 0\n", "cat /proc/diskstats")) == {
+        "read": 0,
+        "written": 0,
+    }
+    for text in ("hello world\n", "1 2 x 1 2 3\n", "1 2 sda 0 0 -9 0 0 0 0 0 0 0 0\n", ""):
+        with pytest.raises(ReaderError):
+            block.disk_counters(said(text, "cat /proc/diskstats"))
+
+
+def test_the_labs_disks() -> None:
+    found = block.disk_counters(printed(lab("healthy"), "cat /proc/diskstats"))
+    assert found["read"] == (113410 + 8562 + 2112 + 8530 + 2088) * 512

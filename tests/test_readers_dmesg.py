@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gates.readers.dmesg import KernelLog, Trouble, kernel_log
 from gates.readers.error import ReaderError
-from tests.hostile import hostile_bytes, lab, mutated, out, printed, sample, survives
+from tests.reader_samples import hostile_bytes, lab, mutated, printed, said, sample, tried
 
 PCI = "0000:5c:00.0"
 # (line, kind, subject)
@@ -104,8 +104,8 @@ HARMLESS = [
 ]
 
 
-def read(text: str, command: str = "dmesg") -> KernelLog:
-    return kernel_log(out(command, text))
+def read(text: str, command: str = "dmesg -t") -> KernelLog:
+    return kernel_log(said(text, command))
 
 
 @pytest.mark.parametrize(("line", "kind", "subject"), TROUBLES, ids=range(len(TROUBLES)))
@@ -168,6 +168,53 @@ def test_json_of_dmesg_and_of_journald() -> None:
     for text in ('{"other": 1}', '{"dmesg": 1}', '{"dmesg": [1]}', '{"dmesg": [{"msg": null}]}'):
         with pytest.raises(ReaderError):
             read(text)
+
+
+ISO, PLAIN = "kern  :warn  : 2030-01-01T00:00:00,000000+00:00 booted\n", "[    1.000000] booted\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "is_log"),
+    [
+        ("dmesg -x --time-format=iso", ISO, True),
+        ("dmesg -x --time-format iso", ISO, True),
+        ("dmesg --decode --time-format=iso", PLAIN, False),
+        ("dmesg -x --time-format=iso", ISO.removeprefix("kern  :warn  : "), False),
+        ("dmesg -x", "kern  :warn  : " + PLAIN, True),
+        ("dmesg -x", PLAIN, False),
+        ("dmesg", PLAIN, True),
+        ("/bin/dmesg", PLAIN, True),
+        ("dmesg", "booted\n", False),
+        ("dmesg -T", "[Sun Jun 29 19:20:26 2025] booted\n", True),
+        ("dmesg -xT", "kern  :warn  : [Sun Jun 29 19:20:26 2025] booted\n", True),
+        ("dmesg -T", "Usage: dmesg [options]\n", False),
+        ("dmesg -r", "<4>" + PLAIN, True),
+        ("dmesg -r", PLAIN, False),
+        ("dmesg -d", "[    1.000000 <    0.000000>] booted\n", True),
+        ("dmesg --time-format=delta", "[<    0.000000>] booted\n", True),
+        ("dmesg -H", "[Jun29 19:20] a\n[  +0.000004] b\n", True),
+        ("journalctl -k", "-- Journal begins at Mon. --\nNov 30 03:45:39 cn01 kernel: booted\n", True),
+        ("journalctl -k -o short-iso", "2030-01-01T00:00:00+00:00 cn01 kernel: booted\n", True),
+        ("journalctl -k", "No journal files were found.\n", False),
+        ("cat /dev/kmsg", "4,3964,206764307,-;booted\n SUBSYSTEM=pci\n", True),
+        ("cat /var/log/kern.log", "cat: no such file\n", False),
+        ("dmesg", "  an error that is indented\n", False),
+        ("dmesg", 8 * PLAIN + "another\n" * 2, False),
+        ("dmesg", 19 * PLAIN + "another\n", True),
+    ],
+)
+def test_what_has_not_the_form_that_was_asked_for_is_no_log(command: str, text: str, is_log: bool) -> None:
+    if is_log:
+        assert read(text, command).troubles == ()
+    else:
+        with pytest.raises(ReaderError, match="are no messages of a kernel"):
+            read(text, command)
+
+
+def test_a_log_that_begins_with_the_boot() -> None:
+    assert read("[    0.000000] Linux version 6.1.0\n" + PLAIN, "dmesg").from_boot
+    assert not read(PLAIN * 30 + "[    9.000000] Linux version 6.1.0\n", "dmesg").from_boot
+    assert not read("user  :warn  : [    0.000000] Linux version 6.1.0\n", "dmesg -x").from_boot
 
 
 def test_records_of_kmsg_are_continued_by_indented_lines() -> None:
@@ -252,7 +299,7 @@ def test_a_connection_that_never_was_is_no_loss() -> None:
 )
 def test_a_log_that_could_not_be_read_is_not_a_clean_one(text: str, status: int, stderr: str) -> None:
     with pytest.raises(ReaderError):
-        kernel_log(out("dmesg", text, status, stderr))
+        kernel_log(said(text, "dmesg", status=status, stderr=stderr))
 
 
 # Shared samples
@@ -291,7 +338,7 @@ MLX5_NEGATIVE = {
 
 @pytest.mark.parametrize(("name", "negative"), [("disk-and-nvme-lines", DISK_NEGATIVE), ("mlx5-lines", MLX5_NEGATIVE)])
 def test_sample_of_lines_that_are_trouble_and_lines_that_are_not(name: str, negative: set[str]) -> None:
-    output = sample(f"dmesg/{name}.gpud-tests.txt", "dmesg")
+    output = sample(f"dmesg/{name}.gpud-tests.txt", "dmesg -t")
     lines = {line.strip() for line in output.stdout.decode().splitlines() if line.strip()}
     assert negative < lines
     assert {each.line for each in kernel_log(output).troubles} == lines - negative
@@ -318,7 +365,7 @@ def test_sample_of_lines_that_are_trouble_and_lines_that_are_not(name: str, nega
     ],
 )
 def test_samples_of_logs(name: str, kinds: dict[str, int], over: bool) -> None:
-    found = kernel_log(sample(f"dmesg/{name}", "dmesg"))
+    found = kernel_log(sample(f"dmesg/{name}", "dmesg -t" if "full-cycle" in name else "dmesg"))
     assert Counter(each.kind for each in found.troubles) == kinds and found.messages
     assert {each.over for each in found.troubles} <= {over}
 
@@ -365,7 +412,7 @@ def test_lab_healthy_in_every_form(command: str) -> None:
     st.sampled_from([0, 1, 124, 127, None]),
 )
 def test_nothing_else_is_raised(stdout: bytes, status: int | None) -> None:
-    survives(kernel_log, out("dmesg", stdout, status))
+    tried(kernel_log, said(stdout, "dmesg", status=status))
 
 
 def test_long_lines_are_cut_and_quick() -> None:

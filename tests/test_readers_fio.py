@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,25 +12,19 @@ from hypothesis import strategies as st
 
 from gates.readers.error import ReaderError
 from gates.readers.fio import FioRun, asked_of, fio_run, sound
+from tests.reader_samples import SAMPLES, said, sample
 from workloads.bundle import Output, open_bundle
 from workloads.fio import Asked
 
-SAMPLES = Path(os.environ.get("KVGATE_SHARED", Path(__file__).resolve().parent.parent.parent / "shared")) / "samples"
 ARGV = ("fio", "--output-format=json", "jobs.fio")
 
 
 def printed(stdout: bytes, status: int | None = 0, stderr: bytes = b"") -> Output:
-    return Output("fio", ARGV, stdout, stderr, status)
+    return said(stdout, *ARGV, status=status, stderr=stderr)
 
 
-def sample(name: str) -> Output:
-    path = SAMPLES / "fio" / name
-    if not path.exists():
-        pytest.skip(f"no sample {path}")
-    stem = path.with_suffix("")
-    told = {kind: stem.with_name(f"{stem.name}.{kind}") for kind in ("rc", "stderr")}
-    status = int(told["rc"].read_text()) if told["rc"].exists() else 0
-    return printed(path.read_bytes(), status, told["stderr"].read_bytes() if told["stderr"].exists() else b"")
+def of_fio(name: str) -> Output:
+    return sample(f"fio/{name}", *ARGV)
 
 
 def direction(**changes: Any) -> dict[str, Any]:
@@ -139,7 +131,7 @@ def test_a_read_that_may_have_made_its_own_files_is_not_trusted() -> None:
     assert reason(told({"job options": {"rw": "read", "allow_file_create": "0"}}), unknown) is None
 
 
-WRITE = direction(io_bytes=16 << 20, runtime=400)
+WRITE = direction(io_bytes=16 << 20, runtime=1600)
 VERIFY = Asked(writes=True, verifies=True, moved_bytes=16 << 20)
 OPTIONS = {"rw": "write", "verify": "crc32c", "size": "16m"}
 
@@ -206,7 +198,7 @@ def test_the_sum_of_all_clients_is_no_job_of_its_own() -> None:
 
 @pytest.mark.parametrize("version", ["3.25", "3.33", "3.39", "3.41"])
 def test_samples_of_good_runs_are_trusted(version: str) -> None:
-    run = fio_run(sample(f"ok.fio-{version}.json"))
+    run = fio_run(of_fio(f"ok.fio-{version}.json"))
     asked = replace(asked_of(run), laid_out=True)
     assert (asked.threads, asked.reads) == (2 if len(run.jobs) == 1 else len(run.jobs), True)
     assert run.version == f"fio-{version}"
@@ -226,7 +218,7 @@ def test_samples_of_good_runs_are_trusted(version: str) -> None:
     ],
 )
 def test_samples_of_bad_runs_are_not(name: str, why: str) -> None:
-    run = fio_run(sample(name))
+    run = fio_run(of_fio(name))
     found = sound(run, replace(asked_of(run), laid_out=True))
     assert found is not None and why in found
 
@@ -243,22 +235,22 @@ def test_samples_of_bad_runs_are_not(name: str, why: str) -> None:
 )
 def test_samples_that_tell_no_figures_are_refused(name: str, why: str) -> None:
     with pytest.raises(ReaderError) as error:
-        fio_run(sample(name))
+        fio_run(of_fio(name))
     assert why in str(error.value)
 
 
 def test_samples_in_other_surroundings() -> None:
-    windows = fio_run(sample("fio-3.26.windowsaio.vc.json"))
+    windows = fio_run(of_fio("fio-3.26.windowsaio.vc.json"))
     assert windows.jobs[0].write.bw_bytes_per_s == 8876980
     assert sound(windows, asked_of(windows)) is None
-    logged = fio_run(sample("fio.superbench-disk_performance.log"))
+    logged = fio_run(of_fio("fio.superbench-disk_performance.log"))
     assert sound(logged, asked_of(logged)) is None
     assert asked_of(logged).threads == 4
     assert logged.jobs[0].read.latency is not None and logged.jobs[0].read.latency.kind == "lat"
-    after_text = fio_run(sample("normal-then-json.fio-3.41.stdout"))
+    after_text = fio_run(of_fio("normal-then-json.fio-3.41.stdout"))
     assert sound(after_text, replace(asked_of(after_text), laid_out=True)) is None
     assert sound(after_text, asked_of(after_text)) is not None
-    logs = fio_run(sample("bwlog.fio-3.41.json"))
+    logs = fio_run(of_fio("bwlog.fio-3.41.json"))
     assert sound(logs, replace(asked_of(logs), laid_out=True)) is None
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gates.readers import nvme
 from gates.readers.error import ReaderError
-from tests.hostile import SAMPLES, cuts, hostile_bytes, lab, mutated, out, printed, sample, survives
+from tests.reader_samples import SAMPLES, cuts, hostile_bytes, lab, mutated, printed, said, sample, tried
 
 LIST, SUBSYS, SMART = "nvme list -o json", "nvme list-subsys -o json", "nvme smart-log /dev/nvme0 -o json"
 FLAT: dict[str, Any] = {
@@ -67,15 +67,15 @@ LOG: dict[str, Any] = {
 
 
 def listing(document: object, status: int | None = 0) -> nvme.Listing:
-    return nvme.drives(out(LIST, json.dumps(document), status))
+    return nvme.drives(said(json.dumps(document), LIST, status=status))
 
 
 def subsystems(document: object) -> tuple[nvme.Subsystem, ...]:
-    return nvme.subsystems(out(SUBSYS, json.dumps(document)))
+    return nvme.subsystems(said(json.dumps(document), SUBSYS))
 
 
 def health(**changed: Any) -> Any:
-    return nvme.smart_log(out(SMART, json.dumps(LOG | changed)))
+    return nvme.smart_log(said(json.dumps(LOG | changed), SMART))
 
 
 def test_flat() -> None:
@@ -145,9 +145,9 @@ def test_what_is_no_list(document: object) -> None:
 
 def test_a_failed_command_is_refused_with_its_reason() -> None:
     with pytest.raises(ReaderError, match="Failed to scan"):
-        nvme.drives(out(LIST, '{"error":"Failed to scan"}', 0))  # status 0, too
+        nvme.drives(said('{"error":"Failed to scan"}', LIST))  # status 0, too
     with pytest.raises(ReaderError, match=r"status 70: '/dev/nvme9: No such file"):
-        nvme.smart_log(out(SMART, "\x1b[1mUsage: nvme", 70, "/dev/nvme9: No such file or directory\n"))
+        nvme.smart_log(said("\x1b[1mUsage: nvme", SMART, status=70, stderr="/dev/nvme9: No such file or directory\n"))
     with pytest.raises(ReaderError, match="status 1"):
         listing({"Devices": [FLAT]}, 1)
     assert listing({"Devices": [FLAT]}, None).drives
@@ -180,7 +180,7 @@ def test_trailing_commas_are_forgiven_outside_strings() -> None:
     text = json.dumps([{"Subsystems": [SUBSYSTEM | {"NQN": "nqn.a,]b"}]}]).replace("}]}]", "},]},]")
     with pytest.raises(json.JSONDecodeError):
         json.loads(text)
-    assert nvme.subsystems(out(SUBSYS, text))[0].nqn == "nqn.a,]b"
+    assert nvme.subsystems(said(text, SUBSYS))[0].nqn == "nqn.a,]b"
 
 
 def test_no_subsystem_and_what_is_none() -> None:
@@ -232,7 +232,7 @@ def test_critical_warning_as_number_or_object() -> None:
 
 
 def test_other_names_of_the_same_fields() -> None:
-    found = nvme.smart_log(out(SMART, json.dumps({"percentage_used": 7, "available_spare": 99, "host_reads": 3})))
+    found = nvme.smart_log(said(json.dumps({"percentage_used": 7, "available_spare": 99, "host_reads": 3}), SMART))
     assert (found.percentage_used, found.available_spare_percent, found.host_reads) == (7, 99, 3)
     assert found.critical_warning is None and found.media_errors is None
 
@@ -243,20 +243,20 @@ def test_version() -> None:
         ("nvme version 2.3 (git 2.3)\nlibnvme version 1.3 (git 1.3)\n", "2.3"),
         ("nvme-cli version 2.16\n", "2.16"),
     ):
-        assert nvme.version(out("nvme version", text)) == wanted
+        assert nvme.version(said(text, "nvme version")) == wanted
     with pytest.raises(ReaderError):
-        nvme.version(out("nvme version", "libnvme version 1.3"))
+        nvme.version(said("libnvme version 1.3", "nvme version"))
 
 
 def test_identity_and_ana_groups() -> None:
     told = {"mn": "M ", "sn": "S ", "fr": "F", "ver": 66560, "cntlid": 1, "wctemp": 343, "cctemp": 0, "tnvmcap": "0"}
-    found = nvme.identity(out("nvme id-ctrl /dev/nvme0 -o json", json.dumps(told)))
+    found = nvme.identity(said(json.dumps(told), "nvme id-ctrl /dev/nvme0 -o json"))
     assert (found.model, found.version, found.warning_temperature_c) == ("M", "1.4.0", 70)
     assert (found.critical_temperature_c, found.capacity_bytes) == (None, None)
     with pytest.raises(ReaderError, match="no identity"):
-        nvme.identity(out("nvme id-ctrl /dev/nvme0 -o json", "{}"))
+        nvme.identity(said("{}", "nvme id-ctrl /dev/nvme0 -o json"))
     log = {"ngrps": 1, "ANA DESC LIST ": [{"grpid": 1, "state": "optimized", "NSIDS": [{"nsid": 1}, {"nsid": 2}]}]}
-    groups = nvme.ana_groups(out("nvme ana-log /dev/nvme0 -o json", json.dumps(log)))
+    groups = nvme.ana_groups(said(json.dumps(log), "nvme ana-log /dev/nvme0 -o json"))
     assert groups == (nvme.AnaGroup(1, "optimized", (1, 2)),)
 
 
@@ -413,8 +413,8 @@ EVERY = (
 def test_nothing_else_is_raised(data: st.DataObject, what: tuple[Any, str, object], status: int | None) -> None:
     reader, command, document = what
     stdout = data.draw(st.one_of(hostile_bytes(), mutated(json.dumps(document))))
-    survives(reader, out(command, stdout, status))
-    survives(nvme.version, out("nvme version", stdout, status))
+    tried(reader, said(stdout, command, status=status))
+    tried(nvme.version, said(stdout, "nvme version", status=status))
 
 
 @pytest.mark.parametrize("what", EVERY, ids=lambda what: what[0].__name__)

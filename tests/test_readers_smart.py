@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gates.readers import smart
 from gates.readers.error import ReaderError
-from tests.hostile import cuts, hostile_bytes, lab, mutated, out, printed, sample, survives
+from tests.reader_samples import cuts, hostile_bytes, lab, mutated, printed, said, sample, tried
 
 COMMAND = "smartctl -j -a /dev/nvme0"
 LOG: dict[str, Any] = {
@@ -47,7 +47,7 @@ DOCUMENT: dict[str, Any] = {
 def read(status: int = 0, log: dict[str, Any] | None = None, **changed: Any) -> smart.Health:
     document = DOCUMENT | changed | {"nvme_smart_health_information_log": LOG | (log or {})}
     document["smartctl"] = document["smartctl"] | {"exit_status": status}
-    return smart.smartctl(out(COMMAND, json.dumps(document), status))
+    return smart.smartctl(said(json.dumps(document), COMMAND, status=status))
 
 
 def test_every_field_has_its_unit() -> None:
@@ -119,11 +119,11 @@ def test_what_is_no_smartctl_or_no_nvme_drive() -> None:
         DOCUMENT | {"smartctl": {}},
     ):
         with pytest.raises(ReaderError):
-            smart.smartctl(out(COMMAND, json.dumps(document), None))
+            smart.smartctl(said(json.dumps(document), COMMAND, status=None))
     with pytest.raises(ReaderError, match="no NVMe health log"):
-        smart.smartctl(out("smartctl -j -a /dev/sda", json.dumps({"smartctl": {"exit_status": 0}})))
+        smart.smartctl(said(json.dumps({"smartctl": {"exit_status": 0}}), "smartctl -j -a /dev/sda"))
     with pytest.raises(ReaderError, match="no health log"):
-        smart.smartctl(out(COMMAND, json.dumps(DOCUMENT | {"nvme_smart_health_information_log": {"x": 1}})))
+        smart.smartctl(said(json.dumps(DOCUMENT | {"nvme_smart_health_information_log": {"x": 1}}), COMMAND))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_lab_lost_path_says_why(state: str, device: str) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.one_of(hostile_bytes(), mutated(json.dumps(DOCUMENT))), st.sampled_from([0, 1, 8, 124, 127, None]))
 def test_nothing_else_is_raised(stdout: bytes, status: int | None) -> None:
-    survives(smart.smartctl, out(COMMAND, stdout, status))
+    tried(smart.smartctl, said(stdout, COMMAND, status=status))
 
 
 def test_a_cut_document_is_refused() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gates.readers import sysfs as reader
 from gates.readers.error import ReaderError
 from gates.readers.sysfs import Sysfs, sysfs
-from tests.hostile import cuts, hostile_bytes, lab, out, survives
+from tests.reader_samples import cuts, hostile_bytes, lab, said, tried
 
 COMMAND = "walk of /sys/class/nvme"
 CTL, SUBSYS = "/sys/devices/virtual/nvme-fabrics/ctl", "/sys/devices/virtual/nvme-subsystem/nvme-subsys3"
@@ -70,7 +70,7 @@ TEXT = f"""\
 
 @pytest.fixture(name="tree")
 def _tree() -> Sysfs:
-    return sysfs(out(COMMAND, TEXT))
+    return sysfs(said(TEXT, COMMAND))
 
 
 def test_attributes_through_links(tree: Sysfs) -> None:
@@ -88,7 +88,7 @@ def test_what_was_not_collected_or_refused_is_none(tree: Sysfs) -> None:
 
 
 def test_rings_of_links_end() -> None:
-    tree = sysfs(out(COMMAND, "/sys/a -> ../sys/b\n/sys/b -> a\n/sys/c -> c/c/c\n/sys/x: '1'\n"))
+    tree = sysfs(said("/sys/a -> ../sys/b\n/sys/b -> a\n/sys/c -> c/c/c\n/sys/x: '1'\n", COMMAND))
     assert tree.attribute("/sys/a/state") is None and tree.children("/sys/c/c") == ()
 
 
@@ -154,11 +154,11 @@ def test_pci_links(tree: Sysfs) -> None:
     )
     assert found.degraded is True
     even = TEXT.replace("'8.0 GT/s PCIe'", "'16.0 GT/s PCIe'")
-    assert reader.pci_links(sysfs(out(COMMAND, even)))[0].degraded is False
+    assert reader.pci_links(sysfs(said(even, COMMAND)))[0].degraded is False
     for unknown in ("'Unknown'", "ERRNO 22 Invalid argument"):
-        assert reader.pci_links(sysfs(out(COMMAND, TEXT.replace("'8.0 GT/s PCIe'", unknown))))[0].degraded is None
+        assert reader.pci_links(sysfs(said(TEXT.replace("'8.0 GT/s PCIe'", unknown), COMMAND)))[0].degraded is None
     narrow = even.replace("current_link_width: '4'", "current_link_width: '2'")
-    assert reader.pci_links(sysfs(out(COMMAND, narrow)))[0].degraded is True
+    assert reader.pci_links(sysfs(said(narrow, COMMAND)))[0].degraded is True
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_pci_links(tree: Sysfs) -> None:
 )
 def test_what_is_no_walk_of_sys(text: str) -> None:
     with pytest.raises(ReaderError):
-        sysfs(out(COMMAND, text))
+        sysfs(said(text, COMMAND))
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_nothing_else_is_raised(what: bytes | tuple[int, int, bytes], status: in
     else:
         at, gone, instead = what
         stdout = TEXT[:at].encode() + instead + TEXT[at + gone :].encode()
-    tree = survives(sysfs, out(COMMAND, stdout, status))
+    tree = tried(sysfs, said(stdout, COMMAND, status=status))
     if tree is not None:
         whole(tree)
 
@@ -243,13 +243,13 @@ def test_any_value_is_read_or_not_known(changes: list[tuple[int, str]]) -> None:
     for at, value in changes:
         path, colon, _ = lines[at].partition(": ")
         lines[at] = f"{path}: {value!r}" if colon else lines[at]
-    tree = survives(sysfs, out(COMMAND, "\n".join(lines).encode("utf-8", "replace")))
+    tree = tried(sysfs, said("\n".join(lines).encode("utf-8", "replace"), COMMAND))
     if tree is not None:
         whole(tree)
 
 
 def test_a_cut_walk_is_refused_or_lacks_its_end() -> None:
     text = TEXT[:900]
-    full = sysfs(out(COMMAND, TEXT)).values
+    full = sysfs(said(TEXT, COMMAND)).values
     for _, tree in cuts(sysfs, COMMAND, text.encode(), 5):
         assert all(full[path] == value for path, value in tree.values.items())

@@ -34,7 +34,9 @@ CPU = (
     ],
 )
 def test_kernels(text: str, release: str, build: str | None, machine: str | None) -> None:
-    assert versions.kernel(said(text)) == versions.Kernel(release, build, machine)
+    found = versions.kernel(said(text))
+    assert (found.release, found.build, found.machine) == (release, build, machine)
+    assert found.host == (text.split()[1] if text.startswith("Linux") else None)
 
 
 def test_distributions() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gates.readers.error import ReaderError
 from gates.readers.writes import targets, write_probe
-from tests.hostile import lab, out, survives
+from tests.reader_samples import lab, said, tried
 from workloads.bundle import Output
 
 DD = "dd if=/dev/zero of=/mnt/fx/.w bs=1M count=1 conv=fsync"
@@ -38,8 +38,8 @@ def test_the_file_and_what_success_shows(command: str, path: str, proves: str) -
     stderr = COPIED if "dd " in command else ""
     if "fallocate" in command:
         with pytest.raises(ReaderError):  # options that take a word are not known: 1M is no path, so the path is
-            write_probe(out(command.replace("/mnt/fx/.t", ".t"), "", 0))
-    found = write_probe(out(command, "", 0, stderr))
+            write_probe(said("", command.replace("/mnt/fx/.t", ".t")))
+    found = write_probe(said("", command, stderr=stderr))
     assert (found.path, found.outcome, found.proves, found.reason) == (path, "written", proves, None)
     assert found.bytes == (1048576 if "dd " in command else None)
 
@@ -57,16 +57,16 @@ def test_the_file_and_what_success_shows(command: str, path: str, proves: str) -
     ],
 )
 def test_what_writes_nowhere(command: str) -> None:
-    assert targets(out(command, "")) == ()
+    assert targets(said("", command)) == ()
     with pytest.raises(ReaderError, match="writes to no file"):
-        write_probe(out(command, "", 0))
+        write_probe(said("", command))
 
 
 @pytest.mark.parametrize("status", [124, 137, 143, -9])
 def test_no_answer(status: int) -> None:
-    found = write_probe(out(DD, "", status, note="killed after 4 s"))
+    found = write_probe(said("", DD, status=status, note="killed after 4 s"))
     assert (found.outcome, found.reason) == ("no answer", "killed after 4 s")
-    assert write_probe(out(DD, "", status)).reason
+    assert write_probe(said("", DD, status=status)).reason
 
 
 @pytest.mark.parametrize(
@@ -99,18 +99,18 @@ def test_no_answer(status: int) -> None:
     ],
 )
 def test_refused_with_its_reason(command: str, status: int, stderr: str, reason: str) -> None:
-    found = write_probe(out(command, "", status, stderr))
+    found = write_probe(said("", command, status=status, stderr=stderr))
     assert (found.outcome, found.reason) == ("refused", reason)
 
 
 @pytest.mark.parametrize(
     "output",
     [
-        out(DD, "", None, COPIED),
-        out(DD, "", 127, "sh: dd: not found"),
-        out(DD, "", 126, "sh: dd: Permission denied"),
-        out("touch /m/.t 2>/dev/null; rm -f /m/.t", "", 0),
-        out("dd if=/dev/zero of=/m/.w status=none; true", "", 0),
+        said("", DD, status=None, stderr=COPIED),
+        said("", DD, status=127, stderr="sh: dd: not found"),
+        said("", DD, status=126, stderr="sh: dd: Permission denied"),
+        said("", "touch /m/.t 2>/dev/null; rm -f /m/.t"),
+        said("", "dd if=/dev/zero of=/m/.w status=none; true"),
     ],
 )
 def test_not_known(output: Output) -> None:
@@ -119,14 +119,14 @@ def test_not_known(output: Output) -> None:
 
 
 def test_the_status_of_another_command_is_made_up_for_by_what_dd_counted() -> None:
-    assert write_probe(out(f"{DD}; rm -f /mnt/fx/.w", "", 0, COPIED)).outcome == "written"
+    assert write_probe(said("", f"{DD}; rm -f /mnt/fx/.w", stderr=COPIED)).outcome == "written"
     chinese = "输入了 1+0 块记录\n输出了 1+0 块记录\n1048576 字节 (1.0 MB, 1.0 MiB) 已复制，0.03 s\n"
-    assert write_probe(out(DD, "", 0, chinese)).bytes == 1048576
+    assert write_probe(said("", DD, stderr=chinese)).bytes == 1048576
 
 
 def test_the_probe_of_this_project() -> None:
     def told(stdout: str, status: int, stderr: str = "writes /mnt/fx/.kvgate-probe-1\n") -> Output:
-        return out("write-probe /mnt/fx", stdout, status, stderr)
+        return said(stdout, "write-probe /mnt/fx", status=status, stderr=stderr)
 
     good = write_probe(told('{"path":"/mnt/fx","bytes":1048576,"same":true,"removed":true}', 0))
     assert (good.path, good.outcome, good.proves, good.bytes) == ("/mnt/fx", "written", "data", 1048576)
@@ -173,5 +173,5 @@ def test_lab(state: str, array: str, local: str) -> None:
 )
 def test_nothing_else_is_raised(words: list[str], stderr: bytes, status: int | None) -> None:
     output = Output("some", tuple(words), b"", stderr, status)
-    found = survives(write_probe, output)
+    found = tried(write_probe, output)
     assert found is None or found.path == targets(output)[0]

@@ -29,7 +29,7 @@ NOT_RUN = 126
 # By their names in probes.py: counters, states, and the kernel's log.
 CHANGED_BY_A_LOAD = (
     "boot-id", "dmesg-x-iso", "rdma-statistic.json", "ethtool-S.*", "ip-link-s.json", "nvme-list-subsys.json",
-    "nvme-smart-log.*",
+    "nvme-smart-log.*", "sysfs.txt", "proc-diskstats",
 )  # fmt: skip
 COLLECT_DEADLINE_S = 1800.0  # every tool has its own; this one is for what none of them foresaw
 
@@ -84,7 +84,8 @@ def _collect(request: Request, recorded: RunDir, files: Mapping[str, bytes] | No
     work.mkdir(parents=True)
     paths = dict.fromkeys(mount.target for mount in bom.mounts.values() if mount.writable)
     options = [word for path in paths for word in ("--path", path)]
-    if (python := engine_python(site)) is not None:
+    declared = bom.software.python if bom.software is not None else None
+    if (python := declared or engine_python(site)) is not None:
         options += ["--python", python]
     try:
         progress.phase("ask the host's tools", done=0, of=2 + len(bom.raw))
@@ -186,6 +187,7 @@ def _facts(request: Request, recorded: RunDir) -> Json:
         "origins": {f"site.{key}": origin for key, origin in site.origins.items()},
         "overrides": dict(request.overrides),
         "selection": dict(request.selection),
+        "tester": provenance.tester(),
         "bundle": _bundle(request.bundle),
         "criteria_sha256": sha256_of(recorded.path / "criteria.toml"),
         "suite": provenance.suite(),

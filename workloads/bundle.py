@@ -26,6 +26,7 @@ COMMANDS_MAX = 20_000
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@:-]{0,199}")  # it becomes a file's name in a run
 STATUS = re.compile(r"-?[0-9]{1,5}")
 Reader = Callable[[int], bytes]
+BAD_HEADER = (ValueError, OverflowError, IndexError, KeyError, RecursionError)  # what tarfile lets through of one
 OPENERS: tuple[tuple[bytes, Callable[[Path], object]], ...] = (
     (b"\x1f\x8b", gzip.open),
     (b"\xfd7zXZ\x00", lzma.open),
@@ -150,6 +151,9 @@ def _output(files: Mapping[str, bytes], fields: list[str], where: str) -> Output
     told = files.get(f"{name}.rc")
     if told is not None and told.decode("utf-8", "replace").strip() != status.strip():
         raise BundleError(f"{where}: status {status[:20]!r}, but '{name}.rc' says {told[:20]!r}: collect it again")
+    # What the collector and timeout(1) say of a command that did not end, or was none.
+    if status.strip() == "0" and re.match(r"(?:killed|abandoned) after |not run: |no such tool: ", " ".join(note)):
+        raise BundleError(f"{where}: status 0, but its note says {note[0][:60]!r}: collect it again")
     return Output(
         name,
         _words(command),
@@ -180,7 +184,12 @@ def _of_folder(path: Path) -> Iterator[tuple[str, int, Reader]]:
 
 
 def _of_tar(path: Path) -> Iterator[tuple[str, int, Reader]]:
-    with tarfile.open(fileobj=io.BytesIO(_unpacked(path)), mode="r:") as tar:
+    data = io.BytesIO(_unpacked(path))
+    try:
+        opened = tarfile.open(fileobj=data, mode="r:")  # noqa: SIM115  # the next line closes it
+    except BAD_HEADER as error:
+        raise tarfile.ReadError(f"bad header: {error}") from None
+    with opened as tar:
         for member in _members(tar):
             if member.issparse():
                 raise BundleError(f"{path}: {member.name[:80]!r} is a sparse file: it is none of ours")
@@ -192,7 +201,7 @@ def _of_tar(path: Path) -> Iterator[tuple[str, int, Reader]]:
 def _members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     try:
         yield from tar
-    except (ValueError, OverflowError, IndexError, KeyError) as error:  # what tarfile lets through of a bad header
+    except BAD_HEADER as error:
         raise tarfile.ReadError(f"bad header: {error}") from None
 
 

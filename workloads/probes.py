@@ -249,6 +249,7 @@ proc-meminfo             cat /proc/meminfo
 lsmod                    lsmod
 proc-cmdline             cat /proc/cmdline
 boot-id                  cat /proc/sys/kernel/random/boot_id
+date                     date -u +%Y-%m-%dT%H:%M:%SZ
 fio-version              fio --version
 python-version           python3 --version
 rocm-version             cat /opt/rocm/.info/version
@@ -267,6 +268,7 @@ amd-smi-version.json       amd-smi version --json
 amd-smi-list.json          amd-smi list --json
 amd-smi-static.json        amd-smi static --json
 amd-smi-firmware.json      amd-smi firmware --json
+amd-smi-metric.json        amd-smi metric --json
 rocm-smi.json              rocm-smi --showid --showproductname --showserial --showuniqueid --showbus {ROCM_MORE}
 nvidia-smi-L               nvidia-smi -L
 nvidia-smi-query.csv       nvidia-smi --query-gpu={NVIDIA} --format=csv
@@ -316,6 +318,7 @@ ethtool-g.{0}         ethtool -g {0}
 ethtool-a.{0}         ethtool -a {0}
 ethtool-show-fec.{0}  ethtool --show-fec {0}
 dcb-pfc.{0}.json      dcb -j pfc show dev {0}
+dcb-apptrust.{0}.json  dcb -j apptrust show dev {0}
 dcb-app.{0}.json      dcb -j app show dev {0}
 mlnx_qos.{0}          mlnx_qos -i {0}
 ethtool-m.{0}         ethtool -m {0}
@@ -325,6 +328,7 @@ SYSFS_ROOTS = (
     " /sys/class/net /sys/class/infiniband_verbs /sys/class/infiniband_mad /sys/block/nvme*"
 )
 MODULES = ("vllm", "lmcache", "vllm_ascend", "lmcache_ascend")
+NATIVES = ("lmcache", "lmcache_ascend")
 
 
 def _listed(table: str, deadline_s: float = DEADLINE_S, device: str = "", group: str = "") -> List[Task]:
@@ -341,7 +345,8 @@ def plan(paths: Sequence[str], pythons: Sequence[str], diagnostics: bool, sys_ro
     tasks = _listed(FIXED) + _listed(SLOW, SLOW_DEADLINE_S)
     if diagnostics:
         tasks.append(Task("dcgmi-diag.json", ("dcgmi", "diag", "-r", "1", "--json"), 900.0))
-    tasks.append(_own("sysfs.txt", ("walk", "of", *SYSFS_ROOTS.split()), ("sysfs", *SYSFS_ROOTS.split()), 120.0))
+    roots = SYSFS_ROOTS.split()
+    tasks.append(_own("sysfs.txt", ("walk", "of", *roots), ("sysfs", *roots), 120.0))
     tasks += _of_devices(sys_root)
     for path in paths:
         label = path.strip("/").replace("/", "-") or "root"
@@ -357,19 +362,22 @@ def plan(paths: Sequence[str], pythons: Sequence[str], diagnostics: bool, sys_ro
         tasks += [
             Task("python-version-of" + more, (python, "--version")),
             Task("pip-list" + more, pip, 60.0),
-            _own("packages" + more, ("packages-of", python), ("packages",), 60.0, python),
-            _own("module-hashes" + more, ("module-hashes-of", python), ("hashes",) + MODULES, 600.0, python),
-            _own("native-ops.json" + more, ("native-ops-of", python), ("natives", "lmcache"), 180.0, python),
+            _own("packages" + more, ("packages-of", python), ("packages",), 60.0, (python, "-B")),
+            _own("module-hashes" + more, ("module-hashes-of", python), ("hashes",) + MODULES, 600.0, (python, "-B")),
+            _own("native-ops.json" + more, ("native-ops-of", python), ("natives",) + NATIVES, 180.0, (python, "-B")),
         ]
     return tasks
 
 
+# A part of this file that needs nothing of what is installed.
+BARE = (sys.executable, "-B", "-I", "-S")
+
+
 def _own(
-    name: str, words: Tuple[str, ...], asked: Tuple[str, ...], deadline_s: float, python: str = sys.executable
+    name: str, words: Tuple[str, ...], asked: Tuple[str, ...], deadline_s: float, python: Tuple[str, ...] = BARE
 ) -> Task:
     """Return the task of running a part of this file in a child of its own, by a Python that may have more in it."""
-    bare = ("-I", "-S") if python == sys.executable else ()
-    return Task(name, (python, "-B", *bare, os.path.abspath(__file__), "--child", *asked), deadline_s, words)
+    return Task(name, (*python, os.path.abspath(__file__), "--child", *asked), deadline_s, words)
 
 
 def _of_devices(sys_root: str) -> List[Task]:
@@ -709,12 +717,20 @@ def write_probe(folder: str, size: int = 1 << 20) -> int:
 
 
 def tell_packages() -> int:
-    """Print NAME==VERSION of everything installed beside this Python: of environments without pip, too. Returns 0."""
+    """Print NAME==VERSION of what this Python would import, of environments without pip, too. Returns 0.
+
+    Of one that is installed twice the first on the path counts. How many there are stands at the end.
+    """
     import importlib.metadata as metadata
 
-    found = [(one.metadata["Name"], one.version) for one in metadata.distributions()]
-    for line in sorted({f"{name}=={version}" for name, version in found}):
+    found: Dict[str, str] = {}
+    for one in metadata.distributions():
+        name = one.metadata["Name"]
+        if name:  # a broken installation has none
+            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), f"{name}=={one.version}")
+    for line in sorted(found.values()):
         print(line)
+    print(f"# {len(found)} packages")
     return 0
 
 
@@ -731,7 +747,11 @@ def _module_folders(modules: Sequence[str]) -> Iterator[Tuple[str, str]]:
 
 
 def tell_hashes(modules: Sequence[str]) -> int:
-    """Print `SHA256  BYTES  MODULE/FILE` of every file of the modules, compiled caches left out. Returns 0."""
+    """Print `SHA256  BYTES  MODULE/FILE` of every file of the modules, compiled caches left out. Returns 0.
+
+    How many there are stands at the end.
+    """
+    count = 0
     for module, top in _module_folders(modules):
         print(f"# {module} is {top}")
         for folder, folders, files in os.walk(top):
@@ -746,6 +766,8 @@ def tell_hashes(modules: Sequence[str]) -> int:
                         digest.update(block)
                         size += len(block)
                 print(f"{digest.hexdigest()}  {size}  {module}/{os.path.relpath(path, top)}")
+                count += 1
+    print(f"# {count} files")
     return 0
 
 
@@ -753,11 +775,11 @@ def tell_hashes(modules: Sequence[str]) -> int:
 LIBRARIES = {"cuda": b"libcudart.so", "rocm": b"libamdhip64.so", "cann": b"libascendcl.so", "xpu": b"libsycl.so"}
 
 
-def tell_natives(module: str) -> int:
-    """Print as JSON which native libraries a module has, what they were built for, and whether they load. Returns 0."""
+def tell_natives(modules: Sequence[str]) -> int:
+    """Print as JSON which native libraries modules have, what they were built for, and whether they load. Returns 0."""
     import importlib
 
-    told: Dict[str, Any] = {"module": module, "libraries": [], "torch": None}
+    told: Dict[str, Any] = {"modules": [], "libraries": [], "torch": None}
     try:
         torch = importlib.import_module("torch")
         version = torch.version
@@ -770,7 +792,8 @@ def tell_natives(module: str) -> int:
         }
     except Exception as error:  # noqa: BLE001  # whatever a broken installation raises is what is to be told
         told["torch"] = {"error": _one_line(error)}
-    for _, top in _module_folders([module]):
+    for module, top in _module_folders(modules):
+        told["modules"].append(module)
         for folder, folders, files in os.walk(top):
             folders.sort()
             for name in sorted(files):
@@ -812,7 +835,7 @@ def _child(asked: Sequence[str]) -> int:
             return write_probe(rest[0])
         if what == "packages":
             return tell_packages()
-        return tell_hashes(rest) if what == "hashes" else tell_natives(rest[0])
+        return tell_hashes(rest) if what == "hashes" else tell_natives(rest)
     except (OSError, ImportError) as error:
         print(_one_line(error), file=sys.stderr)
         return 1

@@ -114,29 +114,27 @@ def _spare(log: Health) -> int | None:
 
 
 def _log(at: str, told: str, names: Names, limit: Limit, host: Host) -> Finding:
-    # After a load, if there was one: it holds what was told before, too.
-    latest = host.after.read(dmesg.kernel_log, *DMESG) if host.after is not None else None
-    seen = (
-        latest if latest is not None and not isinstance(latest.value, NoData) else host.read(dmesg.kernel_log, *DMESG)
-    )
-    if isinstance(seen.value, NoData):
-        return unseen(seen.value, seen.raw)
+    """Judge by the log before and, if there was one, after a load: the kernel keeps but a part, or it was cleared."""
+    logs = [each.read(dmesg.kernel_log, *DMESG) for each in (host, host.after) if each is not None]
+    unknown = [seen.value.reason for seen in logs if isinstance(seen.value, NoData)]
+    known_logs = [seen.value for seen in logs if not isinstance(seen.value, NoData)]
+    files = tuple(file for seen in logs for file in seen.raw)
+    if not known_logs:
+        return unseen("; ".join(dict.fromkeys(unknown)), files)
+    # Whether a trouble is over is told by the last log that holds it.
+    troubles = list({trouble.line: trouble for log in known_logs for trouble in log.troubles}.values())
     mine = names(host)
     if isinstance(mine, NoData):
         # Without the device's names of today a log can only be known to be free of trouble altogether.
-        counted = [t for t in seen.value.troubles if t.kind not in TOLD_ONLY]
-        if counted:
-            return unseen(f"{told}: whether the log's troubles are its own is not known: {mine.reason}", seen.raw)
+        if any(trouble.kind not in TOLD_ONLY for trouble in troubles):
+            return unseen(f"{told}: whether the log's troubles are its own is not known: {mine.reason}", files)
         mine = set(), ()
     known, raw = mine
     of_filesystem = at.startswith("mounts.")
     here = [
-        trouble
-        for trouble in seen.value.troubles
-        if (trouble.kind in OF_FILESYSTEMS) == of_filesystem and _is_of(trouble, known)
+        trouble for trouble in troubles if (trouble.kind in OF_FILESYSTEMS) == of_filesystem and _is_of(trouble, known)
     ]
     counted = [t for t in here if t.kind not in TOLD_ONLY and not (t.over and t.kind not in NEVER_OVER)]
-    files = (*seen.raw, *raw)
     said = (
         f"{len(here) - len(counted)} messages of troubles that are over or corrected"
         if len(here) > len(counted)
@@ -144,7 +142,10 @@ def _log(at: str, told: str, names: Names, limit: Limit, host: Host) -> Finding:
     )
     found = f"{len(counted)} messages of trouble" if counted else said or "no trouble"
     faults = [] if limit.holds(len(counted)) else [f"{told}: {found}, the first: {counted[0].line}"]
-    judged = finding(faults, found, f"{told}: {found} in {seen.value.messages} messages", files)
+    fine = f"{told}: {found} in {max(log.messages for log in known_logs)} messages"
+    if not any(log.from_boot for log in known_logs):
+        fine += "; the log does not begin with the boot, so it proves only what it holds"
+    judged = finding(faults, found, fine, (*files, *raw), unknown)
     return Finding(judged.verdict, judged.found, judged.reason, judged.raw, float(len(counted)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -12,6 +13,7 @@ from workloads.bundle import Bundle, Output
 
 T = TypeVar("T")
 Command = Sequence[str]
+BOOT_ID = ("cat", "/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,18 @@ class Host:
         self.after = after  # the same host once more, after a load
         self.fio = fio or {}  # what fio printed under that load, by what the site calls the tier
         self._kept: dict[Hashable, Any] = {}
+        # Commands that the collection holds more than once, telling different things.
+        told: dict[tuple[str, ...], set[tuple[bytes, int | None]]] = {}
+        for output in bundle.outputs:
+            told.setdefault(output.argv, set()).add((output.stdout, output.status))
+        self._doubtful = {argv for argv, answers in told.items() if len(answers) > 1}
+
+    @property
+    def boot_id(self) -> str | None:
+        """Return which boot of the host was looked at; None: not known."""
+        output = self.bundle.find(*BOOT_ID)
+        told = output.stdout.decode("utf-8", "replace").strip() if output is not None and output.status == 0 else ""
+        return told if re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", told) else None
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what `make` returns, made the first time only."""
@@ -59,6 +73,8 @@ class Host:
             if output is None:
                 continue
             raw.append(self.raw(output))
+            if output.argv in self._doubtful:
+                return Seen(NoData(_twice(output)), (raw[-1],))
             try:
                 return Seen(reader(output), (raw[-1],))
             except ReaderError as error:
@@ -87,6 +103,8 @@ class Host:
     def best(self, reader: Callable[[Output], T], told: Callable[[T], int], *words: str) -> Seen[T]:
         """Return the reading that tells most among the outputs of commands beginning with these words; else why not."""
         found = self.read_all(reader, *words)
+        if doubtful := next((output for output, _ in found if output.argv in self._doubtful), None):
+            return Seen(NoData(_twice(doubtful)), (self.raw(doubtful),))
         readable = [seen for _, seen in found if not isinstance(seen.value, NoData)]
         if readable:
             return max(readable, key=lambda seen: 0 if isinstance(seen.value, NoData) else told(seen.value))
@@ -100,3 +118,7 @@ class Host:
             return Seen(reader(output), (self.raw(output),))
         except ReaderError as error:
             return Seen(NoData(str(error)), (self.raw(output),))
+
+
+def _twice(output: Output) -> str:
+    return f"{output.command}: is in the collection twice and tells two things: are two hosts in it, or two times?"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
+from unicodedata import east_asian_width
 
 from pydantic import ValidationError
 
 from gates.arrival import limits as limit_files
+from gates.arrival import machine
 from gates.arrival.check import INVALID, Check, Finding, Plan
 from gates.arrival.host import Host
 from gates.arrival.plan import plan
 from gates.facts import Facts
+from gates.nodata import NoData
+from gates.readers import versions
 from gates.stats import Estimate
 from gates.validity.breach import MISSHAPEN, misshapen
 from scenarios.bom import Bom
@@ -26,6 +31,7 @@ Json = dict[str, Any]
 
 __all__ = ["GATE", "judge", "listed"]
 
+DATE = ("date", "-u", "+%Y-%m-%dT%H:%M:%SZ")
 NOTHING = "the site declares nothing that G1 could check: fill its [bom], see docs/g1.md"
 
 
@@ -40,6 +46,8 @@ def judge(run: Run, untrusted: Sequence[str]) -> tuple[Facts, list[Json]]:
     if not planned.checks:
         against.append(NOTHING)
     host = _host(run)
+    if host.after is not None and None not in (host.boot_id, host.after.boot_id) and host.boot_id != host.after.boot_id:
+        against.append(f"the host started anew during the check: boot {host.boot_id} became {host.after.boot_id}")
     rows = [_row(check, _found(check, host, against)) for check in planned.checks]
     return Facts(run, [], {}, [], against), rows
 
@@ -51,6 +59,19 @@ def listed(run: Run) -> Json:
     return {
         "not_declared": [{"id": name, "metric": metric} for name, metric in planned.not_declared],
         "bundle": run.facts.get("bundle"),
+        "collected": _collected(_host(run)),
+    }
+
+
+def _collected(host: Host) -> Json:
+    """Return which host was looked at, in which boot and when, by its own word; null where it does not tell."""
+    kernel = host.read(versions.kernel, machine.UNAME)
+    date = host.bundle.find(*DATE)
+    told = date.stdout.decode("utf-8", "replace").strip() if date is not None and date.status == 0 else ""
+    return {
+        "host": None if isinstance(kernel.value, NoData) or kernel.value.host is None else shown(kernel.value.host),
+        "boot_id": host.boot_id,
+        "utc": told if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", told) else None,
     }
 
 
@@ -123,9 +144,17 @@ def _row(check: Check, found: Finding) -> Json:
         "policy": "exact",
         "estimate": estimate,
         "verdict": found.verdict,
-        "reason": shown(" ".join(found.reason.split())),
+        "reason": _line(found.reason),
         "flags": [],
-        "declared": check.declared,
-        "found": None if found.found is None else shown(" ".join(found.found.split())),
+        "declared": _line(check.declared),
+        "found": None if found.found is None else _line(found.found),
         "raw": list(found.raw),
     }
+
+
+def _line(text: str) -> str:
+    """Return one printable line; letters that look like others, as a Cyrillic C, are shown by their number."""
+    plain = shown(" ".join(text.split()))
+    return "".join(
+        c if c.isascii() or east_asian_width(c) == "W" else c.encode("unicode_escape").decode() for c in plain
+    )

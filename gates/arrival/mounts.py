@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 
-from gates.arrival import nvme, paths
+from gates.arrival import nvme, paths, topology
 from gates.arrival.check import Collector, Finding, Plan, finding, same, unseen
 from gates.arrival.host import Host, Seen
 from gates.arrival.limits import Limit, Limits
 from gates.nodata import NoData
 from gates.readers import block, writes
+from gates.readers import nvme as nvme_cli
 from gates.readers.block import FileSystem
 from scenarios.bom import Bom, Mount
 
@@ -20,6 +22,7 @@ PROC_MOUNTS = ("cat", "/proc/mounts")
 # What a write that succeeded shows, the strongest first. A full file system still takes names: see its use.
 PROOFS = {"data": "a write reached the device", "cache": "a write was taken", "metadata": "a file could be made"}
 DF = ("df", "-B1", "--output")
+COUNTS = ("used_bytes", "avail_bytes", "inodes", "inodes_used", "inodes_free")
 
 
 def plan(bom: Bom, limits: Limits) -> Plan:
@@ -46,7 +49,12 @@ def plan(bom: Bom, limits: Limits) -> Plan:
 def mounted(host: Host) -> Seen[tuple[FileSystem, ...]]:
     """Return every mount."""
     by_findmnt = host.read(block.findmnt, FINDMNT_BYTES, FINDMNT)
-    return host.read(block.mounts, PROC_MOUNTS) if isinstance(by_findmnt.value, NoData) else by_findmnt
+    if not isinstance(by_findmnt.value, NoData):
+        return by_findmnt
+    by_kernel = host.read(block.mounts, PROC_MOUNTS)
+    if not isinstance(by_kernel.value, NoData):
+        return by_kernel
+    return Seen(NoData(f"{by_findmnt.value.reason}; {by_kernel.value.reason}"), (*by_findmnt.raw, *by_kernel.raw))
 
 
 def _mine(wanted: Mount, host: Host) -> tuple[FileSystem | NoData, tuple[str, ...]]:
@@ -94,7 +102,7 @@ def _source(wanted: Mount, bom: Bom, host: Host) -> Finding:
     if isinstance(found, NoData):
         return unseen(found, raw)
     name = wanted.source or ""
-    disks, serials, files = _disks(found.source or "", host)
+    disks, serials, shown, files = _disks(found.source or "", host)
     raw = (*raw, *files)
     there: set[str] | NoData
     if name in bom.drives:
@@ -107,40 +115,55 @@ def _source(wanted: Mount, bom: Bom, host: Host) -> Finding:
         subsystem = bom.subsystems[name]
         connected = paths.mine(subsystem, host)
         raw = (*raw, *connected.raw)
-        if isinstance(connected.value, NoData):
+        if connected.value is None:
+            there = NoData(f"subsystem {subsystem.nqn} is not connected")
+        elif isinstance(connected.value, NoData):
             there = connected.value
         else:
             # The kernel numbers a namespace's block device as its subsystem.
-            number = connected.value.name.removeprefix("nvme-subsys") if connected.value else None
-            there = {disk for disk in disks if number is not None and re.fullmatch(rf"nvme{number}n\d+", disk)}
-        declared = {subsystem.serial} if subsystem.serial else set()
-    told = f"{found.source} on {', '.join(f'{d} ({serials[d]})' if d in serials else d for d in disks) or 'no disk'}"
-    verdicts = [_is_of(disk, serials.get(disk), there, declared) for disk in disks]
+            number = connected.value.name.removeprefix("nvme-subsys")
+            there = {disk for disk in disks if re.fullmatch(rf"nvme{number}n\d+", disk)}
+        # As its own output tells it: whether that is the declared one, is another row's.
+        told = _serial_of(connected.value, host) or subsystem.serial
+        declared = {told} if told else set()
+    made_of = f"{found.source} on {', '.join(f'{d} ({serials[d]})' if d in serials else d for d in disks) or 'no disk'}"
+    verdicts = [_is_of(disk, serials.get(disk), there, declared, disk in shown) for disk in disks]
     if not disks or False in verdicts:
-        return finding([f"{wanted.target}: made of {told}, {name} was declared"], told, "", raw)
+        return finding([f"{wanted.target}: made of {made_of}, {name} was declared"], made_of, "", raw)
     if None in verdicts:
-        why = there.reason if isinstance(there, NoData) else "no serial number of its disks is told"
-        return unseen(f"{wanted.target}: made of {told}: {why}", raw)
-    return finding([], told, f"{told}, which is {name}", raw)
+        why = there.reason if isinstance(there, NoData) else "whose disk that is, is not told, or in two ways"
+        return unseen(f"{wanted.target}: made of {made_of}: {why}", raw)
+    return finding([], made_of, f"{made_of}, which is {name}", raw)
 
 
-def _is_of(disk: str, serial: str | None, there: set[str] | NoData, declared: set[str]) -> bool | None:
-    """Return whether a disk belongs to what was declared; None where neither its name nor its serial number tells."""
-    if not isinstance(there, NoData) and disk in there:
-        return True
-    if serial is not None and declared:
-        return serial in declared
-    return None if isinstance(there, NoData) else False
+def _serial_of(found: nvme_cli.Subsystem | NoData | None, host: Host) -> str | None:
+    if found is None or isinstance(found, NoData):
+        return None
+    seen = topology.of_subsystem(host, found)
+    return None if isinstance(seen.value, NoData) else seen.value.serial or None
 
 
-def _disks(source: str, host: Host) -> tuple[list[str], dict[str, str], tuple[str, ...]]:
-    """Return (disks that a mounted device lies on, their serial numbers as lsblk tells them, the files)."""
+def _is_of(disk: str, serial: str | None, there: set[str] | NoData, declared: set[str], is_shown: bool) -> bool | None:
+    """Return whether a disk belongs to what was declared; None: not told, or its name and its serial number disagree.
+
+    A disk that lsblk does not show is gone: whose it was is not known by its name alone.
+    """
+    by_name = None if isinstance(there, NoData) else disk in there
+    by_serial = serial in declared if serial is not None and declared else None
+    if by_name is None or by_serial is None:
+        known = by_serial if by_name is None else by_name
+        return known or (False if known is False and is_shown else None)
+    return by_name if by_name == by_serial else None
+
+
+def _disks(source: str, host: Host) -> tuple[list[str], dict[str, str], frozenset[str], tuple[str, ...]]:
+    """Return (disks that a mounted device lies on, their serial numbers, all that lsblk shows, the files)."""
     name = source.removeprefix("/dev/").removeprefix("mapper/")
     if not source.startswith("/dev/"):
-        return [], {}, ()
+        return [], {}, frozenset(), ()
     seen = host.best(block.block_devices, len, "lsblk", "-J")
     if isinstance(seen.value, NoData):
-        return [re.sub(r"^(nvme\d+n\d+)p\d+$", r"\1", name)], {}, seen.raw
+        return [re.sub(r"^(nvme\d+n\d+)p\d+$", r"\1", name)], {}, frozenset(), seen.raw
     devices = {device.name: device for device in seen.value}
     disks: list[str] = []
     waiting, looked = [name], set()
@@ -154,7 +177,7 @@ def _disks(source: str, host: Host) -> tuple[list[str], dict[str, str], tuple[st
         if not parents:
             disks.append(each)
     serials = {d: serial for d in disks if d in devices and (serial := devices[d].serial)}
-    return sorted(disks), serials, seen.raw
+    return sorted(disks), serials, frozenset(devices), seen.raw
 
 
 def _writable(wanted: Mount, host: Host) -> Finding:
@@ -184,20 +207,31 @@ def _below(path: str, wanted: Mount, host: Host) -> bool:
     seen = mounted(host)
     known = () if isinstance(seen.value, NoData) else seen.value
     held = block.holding(known, path)
-    if held is not None:
-        return held.target == wanted.target
-    return path.startswith(wanted.target.rstrip("/") + "/")
+    return held.target == wanted.target if held is not None else block.below(path, wanted.target)
 
 
 def _sizes(wanted: Mount, host: Host) -> tuple[FileSystem | NoData, tuple[str, ...]]:
-    seen = host.read(block.df, DF)
-    if isinstance(seen.value, NoData):
-        single = host.best(block.df, len, "df", "-B1", "--output")
-        seen = single
-    if isinstance(seen.value, NoData):
-        return seen.value, seen.raw
-    here = [each for each in seen.value if each.target == wanted.target]
-    return (here[-1] if here else NoData(f"df shows nothing of {wanted.target}")), seen.raw
+    """Return what df tells of the target: of all file systems at once, else of this one alone, its inodes apart."""
+    found: FileSystem | None = None
+    raw: list[str] = []
+    outputs = host.read_all(block.df, "df")
+    for output, seen in sorted(outputs, key=lambda each: each[0].argv != DF):
+        here = [] if isinstance(seen.value, NoData) else [e for e in seen.value if e.target == wanted.target]
+        if not here:
+            continue
+        raw += seen.raw
+        if found is None:
+            found = here[-1]
+        elif output.argv != DF:
+            changes = {key: getattr(here[-1], key) for key in COUNTS if getattr(found, key) is None}
+            found = replace(found, **changes)
+        if all(getattr(found, key) is not None for key in COUNTS):
+            break
+    if found is not None:
+        return found, tuple(raw)
+    reasons = dict.fromkeys(seen.value.reason for _, seen in outputs if isinstance(seen.value, NoData))
+    told = f"df shows nothing of {wanted.target}" if outputs else "`df -B1 --output` was not collected"
+    return NoData("; ".join((told, *reasons))), tuple(file for _, seen in outputs for file in seen.raw)
 
 
 def _free(wanted: Mount, host: Host) -> Finding:

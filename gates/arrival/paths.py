@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable
 from functools import partial
 
-from gates.arrival import topology
+from gates.arrival import carried, topology
 from gates.arrival.check import Collector, Finding, Plan, finding, same, unseen
 from gates.arrival.host import Host, Seen
 from gates.arrival.limits import Limits
@@ -45,6 +46,8 @@ def plan(bom: Bom, limits: Limits) -> Plan:
             gathered.add(f"{at}.path", way_id(path), _way_declared(path), partial(_way, wanted, path))
         gathered.add(at, "optimized", wanted.optimized_min, partial(_optimized, wanted))
         gathered.add(at, "io_policy", wanted.io_policy, partial(_io_policy, wanted))
+        carry = "each path that the I/O policy uses carries bytes under load" if wanted.paths_carry else None
+        gathered.add(at, "paths_carry", carry, partial(carried.judge, wanted.nqn, partial(mine, wanted)))
         for metric in ("ctrl_loss_tmo_s", "fast_io_fail_tmo_s", "reconnect_delay_s"):
             gathered.add(at, metric, getattr(wanted, metric), partial(_timeout, wanted, metric))
         if wanted.transport != "pcie":
@@ -159,11 +162,18 @@ def _transport(wanted: Subsystem, host: Host) -> Finding:
 def _paths(wanted: Subsystem, count: int | None, host: Host) -> Finding:
     def judge(found: nvme.Subsystem, raw: tuple[str, ...]) -> Finding:
         live = [path for path in found.paths if path.state == LIVE]
-        faults = [
-            f"path {_named(path)} is {path.state}"
-            for path in found.paths
-            if path.state is not None and path.state != LIVE
-        ]
+        faults = [f"path {_named(path)} is {path.state}" for path in found.paths if path.state not in (None, LIVE)]
+        after = topology.of_nqn(host.after, wanted.nqn) if host.after is not None else Seen(found)
+        if after.value is None:
+            faults.append(f"{wanted.nqn} is not connected any more after the load")
+        elif not isinstance(after.value, NoData):
+            raw = (*raw, *after.raw)
+            late = [path for path in after.value.paths if path.state not in (None, LIVE)]
+            faults += [
+                f"path {_named(path)} is {path.state} after the load" for path in late if path not in found.paths
+            ]
+            if len(after.value.paths) != len(found.paths):
+                faults.append(f"{wanted.nqn} has {len(after.value.paths)} paths after the load")
         unknown = [f"state of path {_named(path)} is not told" for path in found.paths if path.state is None]
         if not found.paths:
             faults.append(f"{wanted.nqn} has no path")
@@ -181,7 +191,7 @@ def _way_declared(path: Path) -> str:
 
 def _way(wanted: Subsystem, way: Path, host: Host) -> Finding:
     def judge(found: nvme.Subsystem, raw: tuple[str, ...]) -> Finding:
-        here = [p for p in found.paths if p.traddr == way.traddr and way.trsvcid in (None, p.trsvcid)]
+        here = [p for p in found.paths if _same_address(p.traddr, way.traddr) and way.trsvcid in (None, p.trsvcid)]
         at = f"{wanted.nqn}: path {_way_declared(Path(traddr=way.traddr, trsvcid=way.trsvcid)).removesuffix(', live')}"
         if not here:
             return finding([f"{at} is not there"], "none", "", raw)
@@ -242,6 +252,14 @@ def _timeout(wanted: Subsystem, metric: str, host: Host) -> Finding:
                 f"{at}: {metric} is {told[-1]}, {'off' if declared == sysfs.OFF else f'{declared:g} s'} was declared"
             )
     return finding(faults, ", ".join(dict.fromkeys(told)), "as declared", seen.raw, unknown)
+
+
+def _same_address(found: str | None, declared: str) -> bool:
+    """Return whether two addresses are one: an IPv6 address has many spellings."""
+    try:
+        return ipaddress.ip_address(found or "") == ipaddress.ip_address(declared)
+    except ValueError:
+        return found == declared
 
 
 def _named(path: nvme.Path) -> str:

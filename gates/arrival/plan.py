@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from gates.arrival import accelerators, health, machine, mounts, nvme, paths, pcie, raw, roce, software
+from gates.arrival import (
+    accelerators,
+    diagnostics,
+    health,
+    machine,
+    mounts,
+    nvme,
+    paths,
+    pcie,
+    queues,
+    raw,
+    roce,
+    software,
+)
 from gates.arrival.check import Plan
 from gates.arrival.limits import Limits
 from scenarios.bom import Bom
 
-FAMILIES = (machine, nvme, paths, health, mounts, roce, pcie, accelerators, software, raw)
+FAMILIES = (machine, nvme, paths, queues, health, mounts, roce, pcie, accelerators, diagnostics, software, raw)
 
 
 def plan(bom: Bom | None, limits: Limits) -> Plan:

@@ -13,11 +13,15 @@ from gates.nodata import NoData
 from gates.readers import counters, ethtool, netlink, qos, rdma, rdma_sysfs
 from scenarios.bom import Bom, RocePort
 
-IP_LINK = (("ip", "-j", "-d", "link", "show"), ("ip", "-j", "-s", "-s", "link", "show"), ("ip", "-j", "link", "show"))
+IP_LINK = (
+    ("ip", "-j", "-d", "link", "show"),
+    ("ip", "-j", "-s", "-s", "link", "show"),
+    ("ip", "-j", "link", "show"),
+    ("ip", "-j", "addr", "show"),
+)
 RDMA_LINK = (("rdma", "-j", "link", "show"), ("rdma", "-d", "-j", "link", "show"), ("rdma", "link", "show"))
 VERBS = (("ibv_devinfo", "-v"), ("ibv_devinfo",))
 STATISTICS = ("rdma", "-j", "statistic", "show")
-BOOT_ID = ("cat", "/proc/sys/kernel/random/boot_id")
 # What is lost; ECN marks and CNPs are how congestion is avoided, and no loss.
 LOST = tuple(key for key in rdma.LOSS_NAMES if key not in ("ecn_marked", "cnp_sent", "cnp_handled"))
 
@@ -68,7 +72,12 @@ def _port(wanted: RocePort, seen: Seen[tuple[rdma.Port, ...]]) -> Seen[rdma.Port
 
 
 def _verbs(wanted: RocePort, host: Host) -> Seen[rdma.Port]:
-    return _port(wanted, host.read(rdma.devices, *VERBS))
+    """Return the port as ibv_devinfo tells of it; else as ibstat does, which knows no MTU and no GIDs."""
+    seen = host.read(rdma.devices, *VERBS)
+    by_ibstat = host.read(rdma.ibstat, ("ibstat",))
+    return _port(
+        wanted, by_ibstat if isinstance(seen.value, NoData) and not isinstance(by_ibstat.value, NoData) else seen
+    )
 
 
 def _link(wanted: RocePort, host: Host) -> Finding:
@@ -179,29 +188,37 @@ def _gid(wanted: RocePort, host: Host) -> Finding:
     return finding([f"{at}: no {wanted.gid_type} GID that serves ({told})"], told, "", raw)
 
 
-def _qos(wanted: RocePort, host: Host) -> Seen[qos.Qos]:
-    return host.read(qos.qos, ("mlnx_qos", "-i", wanted.netdev or ""))
-
-
 def _pfc(wanted: RocePort, host: Host) -> Finding:
-    seen = _qos(wanted, host)
-    if isinstance(seen.value, NoData):
-        return unseen(seen.value, seen.raw)
-    on = [priority for priority, enabled in enumerate(seen.value.pfc) if enabled]
-    told = f"PFC on {', '.join(map(str, on)) or 'no priority'}"
-    faults = [] if on == [wanted.pfc_priority] else [f"{wanted.netdev}: {told}, on {wanted.pfc_priority} was declared"]
-    if not faults and seen.value.firmware_controlled:
-        return unseen(
-            f"{wanted.netdev}: the firmware decides (DCBX): the settings shown may not be those in force", seen.raw
-        )
-    return finding(faults, told, told, seen.raw)
+    """Judge by mlnx_qos and by the kernel's own dcb: which one serves depends on the driver; both must agree."""
+    by_mlnx = host.read(qos.qos, ("mlnx_qos", "-i", wanted.netdev or ""))
+    by_dcb = host.read(qos.dcb_pfc, ("dcb", "-j", "pfc", "show", "dev", wanted.netdev or ""))
+    told: dict[tuple[bool, ...], None] = {}
+    if not isinstance(by_mlnx.value, NoData):
+        told[by_mlnx.value.pfc] = None
+    if not isinstance(by_dcb.value, NoData):
+        told[by_dcb.value] = None
+    raw = tuple(file for seen in (by_mlnx, by_dcb) if not isinstance(seen.value, NoData) for file in seen.raw)
+    if not told:
+        reasons = (seen.value.reason for seen in (by_mlnx, by_dcb) if isinstance(seen.value, NoData))
+        return unseen("; ".join(reasons), (*by_mlnx.raw, *by_dcb.raw))
+    shown = " and ".join(
+        f"PFC on {', '.join(str(priority) for priority, on in enumerate(pfc) if on) or 'no priority'}" for pfc in told
+    )
+    right = tuple(priority == wanted.pfc_priority for priority in range(qos.PRIORITIES))
+    faults = [] if set(told) == {right} else [f"{wanted.netdev}: {shown}, on {wanted.pfc_priority} was declared"]
+    firmware = not isinstance(by_mlnx.value, NoData) and by_mlnx.value.firmware_controlled
+    why = f"{wanted.netdev}: the firmware decides (DCBX): the settings shown may not be those in force"
+    return finding(faults, shown, shown, raw, [why] if firmware else [])
 
 
 def _trust(wanted: RocePort, host: Host) -> Finding:
-    seen = _qos(wanted, host)
-    if isinstance(seen.value, NoData):
-        return unseen(seen.value, seen.raw)
-    return same(f"{wanted.netdev}: trust", wanted.trust, seen.value.trust, seen.raw)
+    by_mlnx = host.read(qos.qos, ("mlnx_qos", "-i", wanted.netdev or ""))
+    if not isinstance(by_mlnx.value, NoData):
+        return same(f"{wanted.netdev}: trust", wanted.trust, by_mlnx.value.trust, by_mlnx.raw)
+    by_dcb = host.read(qos.dcb_trust, ("dcb", "-j", "apptrust", "show", "dev", wanted.netdev or ""))
+    if isinstance(by_dcb.value, NoData):
+        return unseen(f"{by_mlnx.value.reason}; {by_dcb.value.reason}", (*by_mlnx.raw, *by_dcb.raw))
+    return same(f"{wanted.netdev}: trust", wanted.trust, next(iter(by_dcb.value), "nothing"), by_dcb.raw)
 
 
 def _ecn(wanted: RocePort, host: Host) -> Finding:
@@ -238,7 +255,7 @@ def _loss(wanted: RocePort, limit: Limit, host: Host) -> Finding:
     at = wanted.netdev or f"{wanted.device}/{wanted.port}"
     if host.after is None:
         return unseen(f"{at}: counters say something over a load alone, and no load was run between two looks")
-    boots = tuple(_boot_id(each) for each in (host, host.after))
+    boots = (host.boot_id, host.after.boot_id)
     found: dict[str, int | NoData] = {}
     raw: list[str] = []
     for counted in (_rdma_counts, _netdev_counts):
@@ -248,7 +265,7 @@ def _loss(wanted: RocePort, limit: Limit, host: Host) -> Finding:
             reason = before.value if isinstance(before.value, NoData) else after.value
             found[str(reason)] = reason if isinstance(reason, NoData) else NoData(f"{at}: no counters")
         elif before.value or after.value:
-            found |= counters.deltas(before.value, after.value, boot_ids=(boots[0], boots[1]))
+            found |= counters.deltas(before.value, after.value, boot_ids=boots)
     known = {name: value for name, value in found.items() if not isinstance(value, NoData)}
     faults = [f"{at}: {name} rose by {value}" for name, value in known.items() if not limit.holds(value)]
     missing = [value.reason for value in found.values() if isinstance(value, NoData)]
@@ -258,11 +275,6 @@ def _loss(wanted: RocePort, limit: Limit, host: Host) -> Finding:
     return Finding(
         judged.verdict, judged.found, judged.reason, judged.raw, float(sum(known.values())) if known else None
     )
-
-
-def _boot_id(host: Host) -> str | None:
-    output = host.bundle.find(*BOOT_ID)
-    return output.stdout.decode("utf-8", "replace").strip() if output is not None and output.status == 0 else None
 
 
 def _rdma_counts(wanted: RocePort, host: Host) -> Seen[dict[str, int]]:

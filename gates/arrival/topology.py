@@ -9,6 +9,7 @@ from gates.nodata import NoData
 from gates.readers import nvme, smart, sysfs
 from gates.readers.smart import Health
 
+ANA_RANK = {"optimized": 0, "non-optimized": 1}  # anything else is worse
 LOCAL = ("pcie", None)  # None: the flat form of `nvme list` does not tell
 
 
@@ -162,7 +163,7 @@ def _merged(known: nvme.Subsystem, more: nvme.Subsystem) -> nvme.Subsystem:
     for path in known.paths:
         other = others.get(path.controller, path)
         state = path.state if path.state != "live" else other.state or path.state
-        paths.append(replace(path, state=state, ana_state=path.ana_state or other.ana_state))
+        paths.append(replace(path, state=state, ana_state=_worse(path.ana_state, other.ana_state)))
     return replace(
         known,
         paths=tuple(paths),
@@ -171,6 +172,11 @@ def _merged(known: nvme.Subsystem, more: nvme.Subsystem) -> nvme.Subsystem:
         serial=known.serial or more.serial,
         firmware=known.firmware or more.firmware,
     )
+
+
+def _worse(state: str | None, other: str | None) -> str | None:
+    told = [each for each in (state, other) if each is not None]
+    return max(told, key=lambda each: ANA_RANK.get(each, len(ANA_RANK))) if told else None
 
 
 def of_subsystem(host: Host, subsystem: nvme.Subsystem) -> Seen[Unit]:
@@ -196,12 +202,16 @@ def of_subsystem(host: Host, subsystem: nvme.Subsystem) -> Seen[Unit]:
 
 
 def health(host: Host, unit: Unit) -> Seen[tuple[Health, ...]]:
-    """Return every reading of the unit's health log, by nvme-cli and by smartctl; NoData where none can be read."""
+    """Return every reading of the unit's health log, by nvme-cli and by smartctl, after a load, too.
+
+    NoData where none can be read.
+    """
     found: list[Health] = []
     raw: list[str] = []
     refused: list[str] = []
     for reader, words in ((nvme.smart_log, ("nvme", "smart-log")), (smart.smartctl, ("smartctl",))):
-        for output, seen in host.read_all(reader, *words):
+        looks = [each.read_all(reader, *words) for each in (host, host.after) if each is not None]
+        for output, seen in (told for look in looks for told in look):
             if not any(smart.bare(word) in unit.devices for word in output.argv[1:] if word.startswith("/dev/")):
                 continue
             raw += seen.raw

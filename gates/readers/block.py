@@ -17,6 +17,7 @@ from workloads.bundle import Output
 Json = dict[str, Any]
 
 NODES_MAX = 100_000
+SECTOR_BYTES = 512  # of /proc/diskstats, whatever the device's own is
 # What df calls the unit of its size column (--block-size): "1B-blocks", "1K-blocks", "1024-blocks", ...
 _BLOCKS = re.compile(r"(\d+)([BKMG]?)-blocks")
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -140,12 +141,33 @@ def mounts(output: Output) -> tuple[FileSystem, ...]:
     return tuple(found)
 
 
+def disk_counters(output: Output) -> dict[str, int]:
+    """Return the bytes that all block devices of /proc/diskstats read and wrote since boot, as "read" and "written".
+
+    Partitions are counted with their disk. Raises ReaderError: no line of it. Documentation/admin-guide/iostats.rst.
+    """
+    totals = {"read": 0, "written": 0}
+    lines = [line.split() for line in whole_lines(answer(output), output) if line.strip()]
+    for fields in lines:
+        if len(fields) < 14 or not all(field.isascii() and field.isdecimal() for field in (*fields[:2], *fields[3:])):
+            raise ReaderError(f"{output.command}: no line of /proc/diskstats: {shown(' '.join(fields))}")
+        if not re.fullmatch(r"(?:sd|vd|hd|xvd)[a-z]+\d+|(?:nvme\d+n|mmcblk|md|nbd|loop)\d+p\d+", fields[2]):
+            sectors = integer(fields[5]), integer(fields[9])
+            totals["read"] += SECTOR_BYTES * (sectors[0] or 0)
+            totals["written"] += SECTOR_BYTES * (sectors[1] or 0)
+    return totals
+
+
+def below(path: str, target: str) -> bool:
+    """Return whether an absolute path is a mount's target or lies below it."""
+    return path == target or path.startswith(target.rstrip("/") + "/")
+
+
 def holding(mounted: Iterable[FileSystem], path: str) -> FileSystem | None:
     """Return the file system that holds an absolute path: the longest target above it, the last of equals."""
     best: FileSystem | None = None
     for each in mounted:
-        inside = path == each.target or path.startswith(each.target.rstrip("/") + "/")
-        if inside and (best is None or len(each.target) >= len(best.target)):
+        if below(path, each.target) and (best is None or len(each.target) >= len(best.target)):
             best = each
     return best
 

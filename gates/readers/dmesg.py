@@ -1,8 +1,9 @@
 """The kernel's log: what it says of drives, fabrics, RDMA, PCIe and file systems in trouble, and what is over since.
 
 Forms: `dmesg` with any time format, `-x`, `-r`, `-J`; /dev/kmsg; `journalctl -k`, plain or `-o json`. A line that is
-not known as trouble is none. Messages: the kernel's drivers/nvme/{host,target}, mlx5_core, drivers/pci/pcie, fs/ext4,
-fs/xfs, fs/btrfs, drivers/md, 5.4 to 6.17.
+not known as trouble is none, so nearly all lines must have the form that the command asks for: what has another one is
+no log, and says nothing of trouble. Messages: the kernel's drivers/nvme/{host,target}, mlx5_core, drivers/pci/pcie,
+fs/ext4, fs/xfs, fs/btrfs, drivers/md, 5.4 to 6.17.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from gates.readers.error import ReaderError, answer, documents_of, integer, shown, whole_lines
 from workloads.bundle import Output
 
+BOOT_LINES = 20  # among which a log that begins with the boot tells the kernel's version
 LINE_MAX = 1_000  # characters of a line that are looked at: the kernel's own limit for one record
 
 _PCI = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
@@ -25,6 +27,30 @@ _MLX5 = rf"\bmlx5_core (?P<subject>{_PCI})"
 _KMSG = re.compile(r"(\d+),\d+,\d+,[^;]{0,80};")
 _DECODED = re.compile(r"([a-z]+[0-9]*) *:(?:emerg|alert|crit|err|warn|notice|info|debug) *: ")
 _RAW = re.compile(r"<(\d+)>")
+FORM_SHARE_MIN = 0.9  # of the lines that do not begin with a blank, which continue one before
+_SECONDS, _ISO = r"\[ *\d+\.\d+\] ", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d) "
+# By what dmesg's --time-format takes.
+_TIMES = {
+    "iso": _ISO,
+    "ctime": r"\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] ",
+    "reltime": r"\[(?:\w{3} ?\d\d? \d\d:\d\d| *[+<]? *\d+\.\d+>?)\] ",
+    "delta": r"\[(?: *\d+\.\d+ )?< *\d+\.\d+>\] ",
+    "raw": _SECONDS,
+    "notime": "",
+}
+_TIME_OPTIONS = {"T": "ctime", "e": "reltime", "H": "reltime", "d": "delta", "t": "notime"}
+_TIME_OPTIONS |= {
+    "--ctime": "ctime",
+    "--reltime": "reltime",
+    "--human": "reltime",
+    "--show-delta": "delta",
+    "--notime": "notime",
+}
+# A journal, or syslog's file: time, host, who wrote it. And what stands between the entries of a journal.
+_JOURNAL = (
+    rf"(?:\w{{3}} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? |{_ISO}|{_SECONDS}|\w{{3}} \d{{4}}-\d\d-\d\d [\d:.]+ \S+ )"
+    r"\S+ \S+: |-- "
+)
 
 # In this order; the first that fits a line names its kind.
 _TROUBLES = tuple(
@@ -180,10 +206,11 @@ class KernelLog:
 
     troubles: tuple[Trouble, ...]
     messages: int
+    from_boot: bool = False  # whether it begins with the boot: else it may have lost its beginning, or was cleared
 
 
 def kernel_log(output: Output) -> KernelLog:
-    """Return the troubles in a kernel log. Raises ReaderError: no log, or it may not be read."""
+    """Return the troubles in a kernel log. Raises ReaderError: empty, of another form, or it may not be read."""
     lines = list(_messages(output))
     if not lines:
         raise ReaderError(f"{output.command}: holds no message")
@@ -206,7 +233,8 @@ def kernel_log(output: Output) -> KernelLog:
         trouble.subject for _, trouble in found if trouble.kind in _OF_CONTROLLERS and trouble.kind != _ONLY_OF_TROUBLED
     }
     kept = [(at, each) for at, each in found if each.kind != _ONLY_OF_TROUBLED or each.subject in lost]
-    return KernelLog(tuple(_ended(kept, recovered)), len(lines))
+    from_boot = any("Linux version " in line for line in lines[:BOOT_LINES])
+    return KernelLog(tuple(_ended(kept, recovered)), len(lines), from_boot)
 
 
 def _ended(found: list[tuple[int, Trouble]], recovered: list[tuple[int, str]]) -> Iterator[Trouble]:
@@ -245,12 +273,46 @@ def _messages(output: Output) -> Iterator[str]:
     if printed.lstrip().startswith("{"):
         yield from _of_json(printed, output)
         return
-    for line in whole_lines(printed, output):
+    lines = whole_lines(printed, output)
+    _must_be_a_log(lines, output)
+    for line in lines:
         if re.match(r"(?:dmesg|journalctl|cat): ", line):  # the tool's own error, where both streams went into one
             raise ReaderError(f"{output.command}: {shown(line)}")
         # A line that begins with a blank continues a record of /dev/kmsg: " SUBSYSTEM=pci". Some logs indent all.
         if line.strip() and not re.match(r" [A-Z_]+=", line):
             yield line.strip()[:LINE_MAX] if _facility(line) in (None, "kern") else _NOT_KERNEL
+
+
+def _must_be_a_log(lines: list[str], output: Output) -> None:
+    """Raise ReaderError where not nearly all lines have the form that the command asks for."""
+    form = _form(output.argv)
+    whole = [line for line in lines if line and not line[0].isspace()]
+    others = [line for line in whole if not form.match(line[:LINE_MAX])]
+    if form.pattern and (not whole or len(others) > (1 - FORM_SHARE_MIN) * len(whole)):
+        told = shown(next(iter(others or [line for line in lines if line.strip()]), ""))
+        raise ReaderError(f"{output.command}: {len(others)} of {len(whole)} lines are no messages of a kernel: {told}")
+
+
+def _form(argv: tuple[str, ...]) -> re.Pattern[str]:
+    """Return what the lines of a log must begin with: what dmesg's options ask for, else any form with a time."""
+    at = next((number for number, word in enumerate(argv) if word.rsplit("/", 1)[-1] == "dmesg"), len(argv))
+    before, time, asked = "", "", ""
+    for word in argv[at + 1 :]:
+        letters = tuple(word[1:]) if re.fullmatch(r"-[A-Za-z]+", word) else ()
+        if word == "--decode" or "x" in letters:
+            before = _DECODED.pattern
+        if word == "--raw" or "r" in letters:
+            before = _RAW.pattern
+        named = word.removeprefix("--time-format=") if asked != "--time-format" else word
+        time = next((_TIME_OPTIONS[each] for each in (word, *letters) if each in _TIME_OPTIONS), time)
+        time, asked = named if named in _TIMES else time, word
+    if time == "notime":
+        return re.compile(before)
+    if time:
+        return re.compile(before + _TIMES[time])
+    known = "|".join(each for each in _TIMES.values() if each)
+    optional = f"(?:{_RAW.pattern}|{_DECODED.pattern})?"
+    return re.compile(rf"(?:{before or optional}(?:{known})|{_KMSG.pattern}|{_JOURNAL})")
 
 
 def _facility(line: str) -> str | None:

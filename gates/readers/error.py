@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 from workloads.bundle import MISSING, TIMED_OUT, Output
@@ -143,7 +144,8 @@ def shown(found: str, most: int = 80) -> str:
 
 def _after(output: Output) -> str:
     said = output.stderr.decode("utf-8", "replace")
-    return f" (it said {shown(said)})" if said.strip() else ""
+    hint = "; run as root" if re.search(r"not permitted|[Pp]ermission denied|must be root|be run as root", said) else ""
+    return f" (it said {shown(said)}{hint})" if said.strip() else ""
 
 
 def _next_start(found: str, at: int) -> int | None:

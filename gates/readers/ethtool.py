@@ -75,6 +75,9 @@ def link(output: Output) -> Link:
         autonegotiation, detected = _bool(told.get("auto-negotiation")), _bool(told.get("link-detected"))
     else:
         told = _settings(found, "Settings for", output)
+        named = re.search(r"^Settings for (\S+):", found, re.MULTILINE)
+        if named and output.argv[:1] == ("ethtool",) and named[1] not in output.argv:
+            raise ReaderError(f"{output.command}: tells of {shown(named[1])}")
         match = re.fullmatch(r"(\d{1,9})Mb/s(?: .*)?", told.get("Speed", ""))
         speed = int(match[1]) if match else None
         autonegotiation, detected = _bool(told.get("Auto-negotiation")), _bool(told.get("Link detected"))

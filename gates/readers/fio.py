@@ -17,6 +17,7 @@ from workloads.bundle import Output
 from workloads.fio import Asked
 
 RUNTIME_SHARE_MIN = 0.98  # of what was asked for
+FIGURES_APART = 0.02  # share by which bandwidth times time may differ from the bytes; times are whole milliseconds
 EILSEQ = 84  # how fio says that what it read is not what was written
 ALL_CLIENTS = "All clients"  # the sum over what stands before it
 
@@ -122,16 +123,16 @@ def asked_of(run: FioRun, earlier: Iterable[FioRun] = ()) -> Asked:
     both = kind in ("rw", "readwrite", "randrw")
     verifies = "verify" in options and options.get("do_verify", "1") != "0"
     timed = _on(options, "time_based")
-    size_bytes = _size(options.get("size", options.get("filesize", "")))
+    total_bytes = size_bytes(options.get("size", options.get("filesize", "")))
     # Told by the group, or one by one; not every version tells which was asked for.
     threads = _count(options.get("numjobs")) if len(run.jobs) == 1 else len(run.jobs)
-    unbound = both or timed or "runtime" in options or size_bytes is None
+    unbound = both or timed or "runtime" in options or total_bytes is None
     return Asked(
         reads=(both or kind in ("read", "randread")) and not verifies,
         writes=(both or kind in ("write", "randwrite")) and not _on(options, "verify_only"),
         verifies=verifies,
-        runtime_s=_seconds(options.get("runtime", "")) if timed else None,
-        moved_bytes=None if unbound else (size_bytes or 0) * threads,
+        runtime_s=seconds(options.get("runtime", "")) if timed else None,
+        moved_bytes=None if unbound else (total_bytes or 0) * threads,
         threads=threads,
         laid_out=any(_laid_out(options, before) for before in earlier),
     )
@@ -184,6 +185,10 @@ def _short(direction: Direction, asked: Asked) -> str | None:
         return f"{direction.moved_bytes} of {asked.moved_bytes} bytes"
     if asked.runtime_s is not None and not _lasted(direction.runtime_s, asked.runtime_s):
         return f"ended early, after {direction.runtime_s} of {asked.runtime_s:g} s"
+    claimed_bytes = direction.bw_bytes_per_s * (direction.runtime_s or 0.0)
+    apart_bytes = FIGURES_APART * direction.moved_bytes + direction.bw_bytes_per_s / 500
+    if abs(claimed_bytes - direction.moved_bytes) > apart_bytes:
+        return f"its own figures disagree: {direction.moved_bytes} bytes in {direction.runtime_s} s"
     return None
 
 
@@ -261,14 +266,14 @@ def _count(told: str | None) -> int:
     return max(integer(told) or 1, 1)
 
 
-def _seconds(told: str) -> float | None:
+def seconds(told: str) -> float | None:
     """Return the seconds of a time as fio takes it."""
     match = re.fullmatch(r"(\d{1,12})(us|ms|s|m|h|d)?", told.strip().lower())
     scale = {None: 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
     return int(match[1]) * scale[match[2]] if match else None
 
 
-def _size(told: str) -> int | None:
+def size_bytes(told: str) -> int | None:
     """Return the bytes of a size as fio takes it with its usual base of 1024; None: a share, or another base."""
     match = re.fullmatch(r"(\d{1,18})([kmgtp])?b?", told.strip().lower())
     return int(match[1]) << 10 * (" kmgtp".index(match[2]) if match[2] else 0) if match else None

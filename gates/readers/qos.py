@@ -1,4 +1,7 @@
-"""`mlnx_qos -i`: which priorities a port pauses, and by what it knows a packet's priority. Format: mlnx-tools."""
+"""Which priorities a port pauses, and by what it knows a packet's priority: `mlnx_qos -i`, `dcb -j pfc|apptrust show`.
+
+Formats: mlnx-tools; iproute2's dcb_pfc.c and dcb_apptrust.c.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gates.readers.error import ReaderError, answer, shown
+from gates.readers.error import ReaderError, answer, document, shown
 from workloads.bundle import Output
 
 PRIORITIES = 8
@@ -46,3 +49,26 @@ def qos(output: Output) -> Qos:
         firmware_controlled=control[1] == "Firmware" if control else None,
         cable_length_m=int(cable[1]) if cable else None,
     )
+
+
+def dcb_pfc(output: Output) -> tuple[bool, ...]:
+    """Return which of the 8 priorities `dcb -j pfc show dev X` tells to be paused. Raises ReaderError: not 8."""
+    answer(output)
+    found = document(output)
+    told = found.get("prio_pfc") if isinstance(found, dict) else None
+    if not isinstance(told, list) or len(told) != PRIORITIES or not all(isinstance(each, bool) for each in told):
+        raise ReaderError(f"{output.command}: tells no PFC of 8 priorities, but {shown(str(found))}")
+    return tuple(told)
+
+
+def dcb_trust(output: Output) -> tuple[str, ...]:
+    """Return by what `dcb -j apptrust show dev X` tells that a port goes, the first counting most, as ("dscp", "pcp").
+
+    Raises ReaderError: no such list.
+    """
+    answer(output)
+    found = document(output)
+    order = found.get("order") if isinstance(found, dict) else None
+    if not isinstance(order, list) or not all(isinstance(each, str) for each in order):
+        raise ReaderError(f"{output.command}: tells no order of trust, but {shown(str(found))}")
+    return tuple(each.strip() for each in order)

@@ -273,7 +273,8 @@ def block_queues(tree: Sysfs) -> tuple[BlockQueue, ...]:
             continue
         name = posixpath.basename(at)
         sectors = _count(tree, f"{at}/size")
-        chosen = re.search(r"\[(\S+)\]", _text(tree, f"{at}/queue/scheduler") or "")
+        # The chosen one in brackets, or the one word of a device that has no choice, as NVMe multipath.
+        chosen = re.search(r"\[(\S+)\]|^(\w+)$", _text(tree, f"{at}/queue/scheduler") or "")
         # reads, merged, sectors, ms, then the same of writes, then in flight
         stat = [integer(each) for each in (tree.attribute(f"{at}/stat") or "").split()]
         stat = stat if len(stat) >= 11 and None not in stat else [None] * 11
@@ -283,7 +284,7 @@ def block_queues(tree: Sysfs) -> tuple[BlockQueue, ...]:
                 _times(sectors, SECTOR_BYTES),
                 _count(tree, f"{at}/queue/logical_block_size"),
                 _count(tree, f"{at}/queue/physical_block_size"),
-                chosen[1] if chosen else None,
+                (chosen[1] or chosen[2]) if chosen else None,
                 _count(tree, f"{at}/queue/io_timeout"),
                 _flag(tree, f"{at}/queue/rotational"),
                 _flag(tree, f"{at}/ro"),
@@ -295,6 +296,15 @@ def block_queues(tree: Sysfs) -> tuple[BlockQueue, ...]:
             )
         )
     return tuple(found)
+
+
+def path_bytes(tree: Sysfs, controller: str, device: str) -> int | None:
+    """Return the bytes that a path device, as nvme3c4n1, read and wrote since boot; None: not told, or not counted."""
+    at = f"/sys/class/nvme/{controller}/{device}"
+    stat = [integer(each) for each in (tree.attribute(f"{at}/stat") or "").split()]
+    if len(stat) < 11 or stat[2] is None or stat[6] is None or _flag(tree, f"{at}/queue/iostats") is False:
+        return None
+    return (stat[2] + stat[6]) * SECTOR_BYTES
 
 
 def pci_links(tree: Sysfs) -> tuple[PciLink, ...]:

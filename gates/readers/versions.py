@@ -38,11 +38,12 @@ _NAMED: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True)
 class Kernel:
-    """`uname -a`, without the host's name."""
+    """`uname -a`."""
 
     release: str
     build: str | None  # what distributors call its version
     machine: str | None
+    host: str | None = None  # its name
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def kernel(output: Output) -> Kernel:
     rest = words[3:]
     while rest and rest[-1] in (*_MACHINES, "GNU/Linux", "Linux", "unknown"):
         rest.pop()
-    return Kernel(words[2], " ".join(rest) or None, machine)
+    return Kernel(words[2], " ".join(rest) or None, machine, words[1])
 
 
 def distribution(output: Output) -> Distribution:
