@@ -78,3 +78,9 @@ def test_a_client_is_held_against_the_server_that_it_asked(tmp_path: Path, monke
     assert row.itl_ms is None
     assert row.cpu_s_per_1000_tokens == pytest.approx(2.0 / 400 * 1000)
     assert not list(tmp_path.iterdir())
+
+
+def test_memory_is_carried_on_and_held_against_its_bar() -> None:
+    flat, leaking = Memory({50_000: 139 * 10**6, 200_000: 140 * 10**6}), Memory({50_000: 10**8, 200_000: 2 * 10**8})
+    assert flat.held and flat.lines()[-1] == "Held."
+    assert leaking.at_wanted_bytes == pytest.approx(3.4e9) and leaking.lines()[-1] == "Missed."
