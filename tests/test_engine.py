@@ -17,13 +17,16 @@ import psutil
 import pytest
 
 from controls import __main__ as controls
-from controls.__main__ import SHORT, changed
+from controls.__main__ import CANDIDATE_SPEED, SHORT, changed
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parent.parent
 SITE = (ROOT / "scenarios/sites/rehearsal.toml").read_text(encoding="utf-8")
 SCENARIO = (ROOT / "scenarios/catalog/rehearsal.toml").read_text(encoding="utf-8")
 RUN_DEADLINE_S = 1500
+# Five times as fast, for runs of two waves a block: what is tested here is not how near to a limit a busy machine decides.
+GIVEN_BYTES_PER_S = {"baseline": 40e6, "candidate": 200e6}
+CLEAR = (CANDIDATE_SPEED, "read_bytes_per_s = 200_000_000")
 
 
 class Lab:
@@ -38,7 +41,9 @@ class Lab:
     ) -> list[str]:
         # One work folder for all tests: the compiled kernels and the model are made once.
         work = f'rehearsal = true\nwork_dir = "{ROOT / ".work"}"'
-        (self.folder / "site.toml").write_text(changed(SITE, ("rehearsal = true", work), *site), encoding="utf-8")
+        (self.folder / "site.toml").write_text(
+            changed(SITE, ("rehearsal = true", work), CLEAR, *site), encoding="utf-8"
+        )
         (self.folder / "scenario.toml").write_text(changed(SCENARIO, *scenario), encoding="utf-8")
         return [
             sys.executable, "-m", "pytest", "gates/test_g3.py", "--site", str(self.folder / "site.toml"),
@@ -118,8 +123,8 @@ def test_a_whole_gate_passes_and_shows_the_effect_that_it_was_given(lab: Lab) ->
     assert verdict["acceptance"] is False
     run = lab.run()
     assert (run / "report.en.html").stat().st_size > 10_000
-    # No wave can be faster than its tier: two prompts of 16 chunks of 1 MiB through 40 and 100 MB/s.
-    for arm, bytes_per_s in (("baseline", 40e6), ("candidate", 100e6)):
+    # No wave can be faster than its tier: two prompts of 16 chunks of 1 MiB through what it was given.
+    for arm, bytes_per_s in GIVEN_BYTES_PER_S.items():
         waves: dict[tuple[int, int], list[float]] = {}
         for r in requests(run, arm):
             waves.setdefault((r["block"], r["wave"]), []).append((r["t_first_ns"] - r["t_intended_ns"]) / 1e9)
