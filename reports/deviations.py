@@ -18,7 +18,7 @@ from scenarios.model import PositiveInt, Strict
 from workloads.evidence import EvidenceError, sha256_of
 
 FILE = "waivers.toml"
-Told = Annotated[str, Field(min_length=1, max_length=4000)]
+Told = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"\S")]
 
 
 class Deviation(Strict):

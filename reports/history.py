@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,6 +16,7 @@ from reports.pages.cells import heads, text
 from reports.rows import PERCENT, by_criterion, requirement_name, row, scale_of, utc, worst_of
 from reports.text import leaf
 from reports.view import VERDICTS, Requirement
+from reports.view.load import incoherent
 from reports.view.requirements import requirements
 from reports.words import ReportError, Words
 from workloads.evidence import MANIFEST, EvidenceError, read_json, sha256_of, write_whole
@@ -83,7 +84,13 @@ def _past(path: Path) -> Past:
         for key, file in (("manifest_sha256", MANIFEST), ("criteria_sha256", "criteria.toml"))
     )
     verdict = judged.get("verdict")
-    return Past(path.name, facts, str(verdict) if fits and verdict in VERDICTS else "UNTRUSTED", rows)
+    fits = fits and verdict in VERDICTS and not list(incoherent(str(verdict), rows))
+    return Past(path.name, facts, str(verdict) if fits else "UNTRUSTED", tuple(_trusted(row, fits) for row in rows))
+
+
+def _trusted(row: Requirement, fits: bool) -> Requirement:
+    """Return a row without its number where that cannot be trusted: it is neither drawn nor compared."""
+    return row if fits and row.verdict != "INVALID" else replace(row, verdict="INVALID", estimate=None)
 
 
 def changes(before: Past, after: Past) -> list[str]:

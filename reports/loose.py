@@ -31,7 +31,10 @@ def objects(value: object) -> tuple[Json, ...]:
 
 def numeric(value: object) -> float | None:
     """Return a number as such; None for what is none, true and false included."""
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    try:
+        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    except OverflowError:  # JSON's whole numbers have no end
+        return None
 
 
 def whole(value: object) -> int | None:

@@ -16,7 +16,7 @@ from reports.pages import front as first
 from reports.pages.cells import code, heads, text
 from reports.pages.words import glossary
 from reports.pdf import to_pdf
-from reports.rows import span
+from reports.rows import span, utc
 from reports.text import leaf
 from reports.view import ReportView, load_view
 from reports.words import ReportError, Words
@@ -34,12 +34,26 @@ class Standing:
     runs: tuple[ReportView, ...]
 
     @property
+    def failed_elsewhere(self) -> tuple[str, ...]:
+        """Return the attempts that the runs' own ledgers call failed, and that are not among the runs."""
+        given = {run.run_id for run in self.runs}
+        listed = [attempt for run in self.runs if run.trusted for attempt in run.attempts or ()]
+        failed = (leaf(one.get("run")) for one in listed if one.get("verdict") == "FAIL")
+        return tuple(dict.fromkeys(run for run in failed if run not in given))
+
+    @property
     def state(self) -> str:
-        """Return the gate's state: a FAIL stays one, whatever came after it; else that of the latest run."""
+        """Return the gate's state.
+
+        A FAIL stays one, whatever came after it, also one that was left out; a run whose verdict does not fit its
+        evidence may have been one; else it is that of the latest run.
+        """
         if not self.runs:
             return MISSING
         shown = [run.shown for run in self.runs]
-        return "FAIL" if "FAIL" in shown else shown[-1]
+        if "FAIL" in shown or self.failed_elsewhere:
+            return "FAIL"
+        return "UNTRUSTED" if "UNTRUSTED" in shown else shown[-1]
 
 
 def standings(views: Sequence[ReportView]) -> list[Standing]:
@@ -51,7 +65,7 @@ def standings(views: Sequence[ReportView]) -> list[Standing]:
         raise ReportError(f"run {sorted(twice)[0]} is named twice")
     if strange:
         raise ReportError(f"{strange[0].folder}: no run of one of the gates G1 to G4")
-    ordered = sorted(views, key=lambda view: (view.started_utc, view.run_id))
+    ordered = sorted(views, key=lambda view: (utc(view.started_utc), view.run_id))
     return [Standing(gate, tuple(v for v in ordered if v.gate == gate)) for gate in GATES]
 
 
@@ -103,7 +117,7 @@ def summary(found: Sequence[Standing]) -> bytes:
 def programme(found: Sequence[Standing], t: Words, zone: ZoneInfo | None = None) -> Document:
     """Return the programme's report. Raises ReportError where a string is missing."""
     stopped = _stopped(found)
-    accepted = stopped is None and all(standing.runs[-1].acceptance for standing in found)
+    accepted = stopped is None and all(standing.runs[-1].acceptance for standing in found) and not _doubts(found, t)
     state = "PASS" if stopped is None else "INCONCLUSIVE" if stopped.state == MISSING else stopped.state
     views = [view for standing in found for view in standing.runs]
     marks = dict.fromkeys(mark for view in views for mark in first.marks(view, t))
@@ -114,7 +128,7 @@ def programme(found: Sequence[Standing], t: Words, zone: ZoneInfo | None = None)
         page=t("page"),
         acceptance=f"acceptance: {str(accepted).lower()}",
         marks=tuple(marks),
-        date_utc=min((view.started_utc for view in views), default=""),
+        date_utc=min((view.started_utc for view in views), key=utc, default=""),
         front=_front(found, views, state, stopped, accepted, t, zone),
         sections=(*(_gate(standing, t, zone) for standing in found if standing.runs), _check(views, t), glossary(t)),
     )
@@ -144,7 +158,7 @@ def _front(
     ends = [view.ended_utc for view in views if view.ended_utc]
     products = dict.fromkeys(leaf(dig(v.facts, "scenario", "arms", "candidate", "title") or "–") for v in views)
     sites = dict.fromkeys(leaf(dig(view.facts, "site", "title") or dig(view.facts, "site", "name")) for view in views)
-    began = min((view.started_utc for view in views), default="")
+    began = min((view.started_utc for view in views), key=utc, default="")
     facts = [
         (t("front.product"), ", ".join(p for p in products if p != "–") or t("all.unknown")),
         (t("front.site"), ", ".join(sites)),
@@ -170,9 +184,7 @@ def _front(
 
 
 def _notices(found: Sequence[Standing], views: Sequence[ReportView], t: Words) -> list[Notice]:
-    lines = [Cell(text_) for text_ in _order_faults(found, t)]
-    sites = {leaf(dig(view.facts, "site", "name")) for view in views}
-    lines += [Cell(t("programme.sites", sites=", ".join(sorted(sites))))] if len(sites) > 1 else []
+    lines = [Cell(text_) for text_ in _doubts(found, t)]
     lines += [
         Cell(t("programme.untrusted", run=view.run_id, n=len(view.misfits))) for view in views if not view.trusted
     ]
@@ -182,12 +194,28 @@ def _notices(found: Sequence[Standing], views: Sequence[ReportView], t: Words) -
     return notices
 
 
+def _doubts(found: Sequence[Standing], t: Words) -> list[str]:
+    """Return why the runs are no one programme: each of these makes an acceptance of the whole impossible."""
+    views = [view for standing in found for view in standing.runs]
+    lines = [
+        t("programme.left_out", gate=standing.gate.upper(), runs=", ".join(standing.failed_elsewhere))
+        for standing in found
+        if standing.failed_elsewhere
+    ]
+    lines += _order_faults(found, t)
+    sites = {leaf(dig(view.facts, "site", "name")) for view in views}
+    lines += [t("programme.sites", sites=", ".join(sorted(sites)))] if len(sites) > 1 else []
+    # G1 measures no model.
+    models = {leaf(dig(view.facts, "model", "name")) for view in views if view.gate != "g1"}
+    return lines + ([t("programme.models", models=", ".join(sorted(models)))] if len(models) > 1 else [])
+
+
 def _order_faults(found: Sequence[Standing], t: Words) -> list[str]:
     """Return which gates were begun before the one before them had passed."""
     faults = []
     for before, after in pairwise(found):
-        passed = [view.started_utc for view in before.runs if view.shown == "PASS"]
-        early = [view for view in after.runs if not passed or view.started_utc < min(passed)]
+        passed = [utc(view.started_utc) for view in before.runs if view.shown == "PASS"]
+        early = [view for view in after.runs if not passed or utc(view.started_utc) < min(passed)]
         if early:
             faults.append(t("programme.early", gate=after.gate.upper(), before=before.gate.upper()))
     return faults

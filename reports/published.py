@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from reports.loose import dig
+from reports.text import leaf
 from reports.view.model import ReportView, Requirement
 from scenarios.load import load_toml
 from scenarios.model import PositiveInt, Strict
@@ -52,7 +54,7 @@ def comparable(figure: Figure, view: ReportView) -> list[Requirement]:
     """
     if figure.criterion is None or view.rehearsal or view.imported or not view.trusted:
         return []
-    model = str((view.facts.get("model") or {}).get("name", ""))
+    model = leaf(dig(view.facts, "model", "name"))
     if figure.model is None or figure.model.lower() not in model.lower():
         return []
     rows = [r for r in view.requirements if r.id == figure.criterion and r.estimate is not None]

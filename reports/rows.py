@@ -98,7 +98,8 @@ def scale_of(unit: str) -> float:
 
 def row(requirement: Requirement, t: Words) -> Row:
     """Return one requirement at one step as a report shows it."""
-    estimate = requirement.estimate
+    # A number that cannot be trusted is none: whoever wants to see it has verdict.json.
+    estimate = None if requirement.verdict == "INVALID" else requirement.estimate
     return Row(
         name=requirement_name(requirement, t),
         id=requirement.id,

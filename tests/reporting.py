@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from reports.again import Again
 from reports.write import write_reports
 from tests.synthetic import make_run
 from workloads.evidence import MANIFEST, Run, RunDir, sha256_of
@@ -61,8 +62,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def judged(recorded: Path, tmp_path: Path) -> Callable[..., Path]:
-    """Return a maker of judged runs: `make(verdict, rows, changes of verdict.json, name=folder, **changes of run.json)`."""
+def judged(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Return a maker of judged runs: `make(verdict, rows, changes of verdict.json, name=folder, **changes of run.json)`.
+
+    Their verdicts are of our own, so that nobody asks the judge again.
+    """
+    monkeypatch.setattr("reports.view.load.judged_again", lambda run, on_file: Again())
 
     def make(
         verdict: str = "PASS",

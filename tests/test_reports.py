@@ -426,6 +426,7 @@ def test_deviations_are_signed_by_name(judged: Callable[..., Path], tmp_path: Pa
         'what = "x"\nwhy = "y"\nsigned_by = []\ndate = 2026-11-30\n',
         'what = "x"\nwhy = "y"\nsigned_by = ["A"]\n',
         'kind = "waiver"\nwhat = "x"\nwhy = "y"\nsigned_by = ["A"]\ndate = 2026-11-30\n',
+        'what = "x"\nwhy = "y"\nsigned_by = [" "]\ndate = 2026-11-30\n',
         "= 1\n",
     ],
 )
@@ -463,7 +464,7 @@ def test_what_the_run_could_decide_is_told_where_it_was_recorded(judged: Callabl
         words = Words(language)
         text = Page(page(judged(power=power), language)).text
         assert words("power.title") in text and words("power.aa") in text
-        assert "0.0 %" in text and "99.9 %" in text and "5.0" in text
+        assert "0.0\u00a0%" in text and "99.9\u00a0%" in text and "5.0" in text
         assert words("power.title") not in Page(page(judged(), language)).text
 
 
@@ -471,3 +472,112 @@ def test_local_times_are_those_of_the_host_that_measured(judged: Callable[..., P
     host = {"hostname": "lab", "zone": "Asia/Shanghai"}
     assert "+08:00 (Asia/Shanghai)" in page(judged(host=host))
     assert "(Nowhere" not in page(judged(host={**host, "zone": "Nowhere/../Asia"}))
+
+
+def _really_judged(recorded: Path, tmp_path: Path) -> Path:
+    run = tmp_path / "judged"
+    shutil.copytree(recorded, run)
+    write_whole(run / "verdict.json", to_bytes(judge(Run(run))))
+    return run
+
+
+def _row(**changes: object) -> Callable[[Json], None]:
+    return lambda said: said["criteria"][0].update(changes)
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        (lambda said: said.update(verdict="FAIL"), "PASS ≠ FAIL"),
+        (lambda said: said.update(acceptance=True), "acceptance: true on file, false when judged again"),
+        (_row(limit=0.1), "limit: 0.1 on file, 0.25 when judged again"),
+        (_row(flags=["explain"]), "flags"),
+        (lambda said: said["criteria"][0]["estimate"].update(point=0.6), "estimate.point: 0.6 on file"),
+        (lambda said: said["criteria"].pop(), "criteria: "),
+        (lambda said: said.update(more=1), "more: 1 on file, nothing when judged again"),
+        (lambda said: said.pop("breaches"), "breaches: nothing on file"),
+        (lambda said: said.update(reasons=["x" * 9000]), "reasons: "),
+    ],
+)
+def test_a_verdict_that_was_edited_by_hand_is_not_shown_as_one(
+    recorded: Path, tmp_path: Path, edit: Callable[[Json], object], named: str
+) -> None:
+    """It cites the right hashes; but the judge does not say it of this evidence."""
+    run = _really_judged(recorded, tmp_path)
+    assert load_view(run).trusted
+    said = json.loads((run / "verdict.json").read_text())
+    edit(said)
+    (run / "verdict.json").write_text(json.dumps(said))
+    text = Page(page(run)).text
+    assert load_view(run).shown == "UNTRUSTED" and "UNVERIFIED" in text and named in text
+    front = page(run).split('<h2 id="judged">')[1].split("</table>")[0]
+    assert "[" not in front, "no number of it on the first page"
+
+
+def test_a_verdict_of_another_version_of_the_suite_is_no_acceptance(recorded: Path, tmp_path: Path) -> None:
+    """It cannot be judged again here, so that nobody may forge one by naming another version."""
+    run = _really_judged(recorded, tmp_path)
+    said = json.loads((run / "verdict.json").read_text())
+    (run / "verdict.json").write_text(json.dumps({**said, "suite": "0.0.9", "acceptance": True}))
+    for language in languages():
+        html, words = page(run, language), Words(language)
+        assert words("again.suite") in html and "acceptance: false" in html and "acceptance: true" not in html
+
+
+def test_much_evidence_is_judged_again_for_an_acceptance_alone(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = _really_judged(recorded, tmp_path)
+    monkeypatch.setattr("reports.again.SIZE_MAX_BYTES", 1)
+    assert load_view(run).not_judged_again == "again.size"
+    said = json.loads((run / "verdict.json").read_text())
+    (run / "verdict.json").write_text(json.dumps({**said, "acceptance": True}))
+    assert load_view(run).misfits and not load_view(run).not_judged_again
+
+
+def test_a_suite_of_no_known_commit_is_no_acceptance(judged: Callable[..., Path]) -> None:
+    for suite in ({}, {"dirty": False, "commit": ""}, {"dirty": "no", "commit": "0" * 40}, None):
+        html = page(judged(rehearsal=False, suite=suite))
+        assert "acceptance: false" in html and Words("en")("dirty.mark") in html
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_what_is_invalid_shows_no_number(judged: Callable[..., Path], language: str) -> None:
+    text = Page(page(judged("INVALID", [{**ROW, "verdict": "INVALID"}]), language)).text
+    assert "33.1" not in text and "31.0" not in text and Words(language)("all.no_data") in text
+    assert 'class="key"' not in page(judged("INVALID", [ROW, {**ROW, "step": 4, "verdict": "INVALID"}]), language)
+
+
+def test_the_key_figure_looks_no_better_than_the_verdict(judged: Callable[..., Path]) -> None:
+    missed = {**ROW, "id": "guard-itl-p99", "operator": "<=", "verdict": "FAIL", "estimate": {**ESTIMATE, "point": 0.9}}
+    found = re.search(r'<p class="key">(.*?)</p>', page(judged("FAIL", [ROW, missed])), re.S)
+    assert found is not None and "90.0" in found[1] and "33.1" not in found[1]
+    unknown = {**ROW, "step": 8, "verdict": "FAIL", "estimate": None}
+    found = re.search(r'<p class="key">(.*?)</p>', page(judged("FAIL", [{**ROW, "verdict": "FAIL"}, unknown])), re.S)
+    assert found is not None and Words("en")("all.no_data") in found[1], "no number is less than any margin"
+
+
+def test_attempts_that_are_not_listed_are_counted_by_their_ends(judged: Callable[..., Path]) -> None:
+    run = judged("PASS", judgement_changes={"attempt": 30}, rehearsal=False)
+    ends = ["FAIL"] * 20 + [None] * 3 + ["<b>"] + ["INVALID"] * 5 + [None]
+    attempts = [{"attempt": n, "utc": "2026-01-01T00:00:00+00:00", "run": f"r{n}", "verdict": end}
+                for n, end in enumerate(ends, start=1)]  # fmt: skip
+    attempts[-1]["run"] = load_view(run).run_id
+    (run / "LEDGER.extract.json").write_text(json.dumps({"attempts": attempts}))
+    text = Page(page(run)).text
+    assert "24 earlier ones (20 × FAIL; 4 × no end entered)" in text and "error divided by 30" in text
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_an_arrival_check_tells_which_host_was_looked_at(judged: Callable[..., Path], language: str) -> None:
+    said = {"collected": {"host": SCRIPT, "boot_id": None, "utc": "2026-01-01T00:00:00Z"}}
+    text = Page(page(judged("PASS", [DECLARED], said, gate="g1"), language)).text
+    assert f"{SCRIPT} · {Words(language)('all.unknown')} · 2026-01-01 00:00:00 UTC" in text
+
+
+def test_json_of_any_kind_is_no_crash(judged: Callable[..., Path]) -> None:
+    huge = 10**400
+    rows = [{**ROW, "tolerance": huge, "step": huge, "estimate": {**ESTIMATE, "n": huge}}]
+    changes = {"calibration": [{"step": 1, "p50_s": huge}], "attempt": huge}
+    facts: Json = {"power": {"outcomes": ["x", {"effect": [1]}, {"effect": "aa", "pass": huge}]}, "model": "m"}
+    assert "UNVERIFIED" not in page(judged("PASS", rows, changes, **facts))

@@ -15,6 +15,7 @@ from typing import Any
 import pypdf
 import pytest
 
+from gates.verdict import judge, to_bytes
 from reports import fonts
 from reports.__main__ import main
 from reports.pages import document
@@ -36,6 +37,7 @@ from tests.reporting import (  # noqa: F401  fixtures are found by their names
     pictures,
     recorded,
 )
+from workloads.evidence import Run, write_whole
 
 # ruff: noqa: F811  a fixture's name is an argument's, too
 Json = dict[str, Any]
@@ -154,14 +156,20 @@ def test_without_its_font_there_is_no_pdf(judged: Callable[..., Path], monkeypat
 
 
 @pytest.mark.usefixtures("pictures")
-def test_the_same_run_gives_the_same_bytes(judged: Callable[..., Path], tmp_path: Path) -> None:
-    run = judged()
+def test_the_same_run_gives_the_same_bytes(recorded: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(recorded, run)
+    write_whole(run / "verdict.json", to_bytes(judge(Run(run))))
     assert write_reports(run, languages())[1] == []
     first = {p.name: p.read_bytes() for p in run.glob("report.*")}
     other = tmp_path / "elsewhere" / "run"
     shutil.copytree(run, other)
-    # Another process: nothing may hang on hash seeds or on what was drawn before.
-    subprocess.run([sys.executable, "-m", "reports", str(other)], cwd=ROOT, check=True, capture_output=True)
+    # Another process elsewhere: nothing may hang on hash seeds, on what was drawn before, on zone, language or clock.
+    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "TZ": "Asia/Tokyo", "LC_ALL": "C", "HOME": str(tmp_path),
+           "SOURCE_DATE_EPOCH": "1"}  # fmt: skip
+    subprocess.run(
+        [sys.executable, "-m", "reports", str(other)], cwd=tmp_path, env=env, check=True, capture_output=True
+    )
     assert {p.name: p.read_bytes() for p in other.glob("report.*")} == first
     assert set(first) == {"report.en.html", "report.zh.html", "report.en.pdf", "report.zh.pdf"}
     assert load_view(run).trusted, "a report is no part of the evidence"

@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,40 @@ def test_a_verdict_that_does_not_fit_stops_the_programme(gates: Callable[..., li
     runs = gates(g1="PASS", g2="PASS", g3="PASS", g4="PASS")
     (runs[2] / "run.json").write_bytes((runs[2] / "run.json").read_bytes() + b" ")
     assert state_of(runs)[0] == "UNTRUSTED" and not state_of(runs)[2]
+
+
+def test_a_damaged_run_is_not_mended_by_a_later_pass(gates: Callable[..., list[Path]]) -> None:
+    """It may have been a FAIL."""
+    runs = gates(g1="PASS", g2="PASS", g3="FAIL", g3again="PASS", g4="PASS")
+    (runs[2] / "run.json").write_bytes((runs[2] / "run.json").read_bytes() + b" ")
+    assert state_of(runs)[0] == "UNTRUSTED"
+
+
+def test_a_failed_attempt_that_was_left_out_is_found_in_the_ledger(
+    gates: Callable[..., list[Path]],
+) -> None:
+    views = [load_view(run) for run in gates(g1="PASS", g2="PASS", g3="PASS", g4="PASS")]
+    views[2] = replace(views[2], attempts=({"run": "hidden", "verdict": "FAIL"}, {"run": "g3", "verdict": None}))
+    found = programme(standings(views), Words("en"))
+    assert found.front.state == "FAIL" and found.acceptance == "acceptance: false"
+    assert any("hidden" in cell.text for notice in found.front.notices for cell in notice.items)
+
+
+@pytest.mark.parametrize("changed", [{"site": {"name": "other", "rehearsal": False}}, {"model": {"name": "other"}}])
+def test_runs_that_do_not_belong_together_are_no_acceptance(gates: Callable[..., list[Path]], changed: Json) -> None:
+    views = [load_view(run) for run in gates(g1="PASS", g2="PASS", g3="PASS", g4="PASS")]
+    views[2] = replace(views[2], facts={**views[2].facts, **changed})
+    found = programme(standings(views), Words("en"))
+    assert found.front.state == "PASS" and found.acceptance == "acceptance: false"
+    assert found.front.says == Words("en")("programme.not_accepted")
+    assert any("other" in cell.text for notice in found.front.notices for cell in notice.items)
+
+
+def test_runs_are_ordered_by_time_and_not_by_its_spelling(gates: Callable[..., list[Path]]) -> None:
+    views = [load_view(run) for run in gates(g1="PASS", g3="INVALID", g3again="PASS")]
+    late, early = "2026-02-05T00:30:00+00:00", "2026-02-05T01:00:00+08:00"
+    views[1:] = [replace(views[1], started_utc=late), replace(views[2], started_utc=early)]
+    assert standings(views)[2].state == "INVALID"
 
 
 def test_a_gate_that_was_begun_too_early_is_told(gates: Callable[..., list[Path]]) -> None:
@@ -177,6 +212,16 @@ def test_an_unreadable_run_and_a_false_verdict_are_told(judged: Callable[..., Pa
     (file,) = write_history(tmp_path, ["en"])
     html = file.read_text(encoding="utf-8")
     assert "r0" in html and "not JSON" in html and "UNVERIFIED" in html
+
+
+def test_what_cannot_be_trusted_is_not_drawn(judged: Callable[..., Path], tmp_path: Path) -> None:
+    runs = history(judged, estimate(0.31, 0.35), estimate(0.61, 0.65), estimate(0.71, 0.75))
+    (runs[1] / "MANIFEST.sha256").write_bytes((runs[1] / "MANIFEST.sha256").read_bytes() + b"\n")
+    said = json.loads((runs[2] / "verdict.json").read_text())
+    (runs[2] / "verdict.json").write_text(json.dumps({**said, "verdict": "FAIL"}))
+    (file,) = write_history(tmp_path, ["en"])
+    html = file.read_text(encoding="utf-8")
+    assert "33.0" in html and "63.0" not in html and "73.0" not in html and html.count(">UNVERIFIED<") >= 2
 
 
 def test_hostile_names_stay_text(judged: Callable[..., Path], tmp_path: Path) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from zoneinfo import ZoneInfo
 
 from reports import imported
 from reports.document import Cell, Front, KeyFigure, Notice, Para, Table
-from reports.loose import dig, items, mapping
+from reports.loose import Json, dig, items, mapping, whole
 from reports.pages.cells import number, state, text
 from reports.reasons import told
 from reports.rows import by_criterion, limit_of, requirement_name, row, span, utc, worst_of
 from reports.text import leaf
-from reports.view.model import CHOICES, WORST_FIRST, ReportView, Requirement
+from reports.view.model import CHOICES, VERDICTS, WORST_FIRST, ReportView, Requirement
 from reports.words import Words
 
 MISFITS_SHOWN = 20
@@ -84,20 +86,22 @@ def _with_steps(group: list[Requirement], t: Words) -> str:
 def key_requirement(view: ReportView) -> Requirement | None:
     """Return the row that the key figure is of: the first criterion, at the step where it is farthest from its limit.
 
-    The criteria file puts first what the tier is bought for.
+    The criteria file puts first what the tier is bought for. Of a gate that is missed or undecided it is the first that
+    is missed or undecided, so that no figure looks better than the verdict.
     """
-    groups = by_criterion([r for r in view.requirements if r.limit is not None])
+    groups = by_criterion([r for r in view.requirements if r.limit is not None and r.verdict == view.verdict])
+    groups = groups or by_criterion([r for r in view.requirements if r.limit is not None])
     if not groups:
         return None
-    measured = [r for r in groups[0] if r.estimate is not None]
     sign = 1.0 if groups[0][0].operator == ">=" else -1.0
-    return min(measured, key=lambda r: sign * (r.estimate.point if r.estimate else 0.0), default=groups[0][0])
+    # A step without a number has no margin at all.
+    return min(groups[0], key=lambda r: sign * r.estimate.point if r.estimate else -math.inf)
 
 
 def key_figure(view: ReportView, t: Words) -> KeyFigure | None:
     """Return the one figure of the first page; None where nothing of the kind was judged."""
-    if view.imported or not view.requirements:
-        return None
+    if view.imported or not view.requirements or view.shown in ("INVALID", "UNTRUSTED"):
+        return None  # no figure of this run can be trusted, and the first page shows none in large type
     if _is_declared(view):
         passed = sum(r.verdict == "PASS" for r in view.requirements)
         value = t("key.declared_value", passed=passed, all=len(view.requirements))
@@ -151,13 +155,27 @@ def _attempts(view: ReportView, t: Words) -> str:
             date=utc(leaf(attempt.get("utc")))[:10],
             verdict=t("attempts.this")
             if attempt.get("run") == view.run_id
-            else t.either(f"verdict.{attempt.get('verdict')}.word", t("attempts.no_end")),
+            else t(f"verdict.{attempt['verdict']}.word")
+            if attempt.get("verdict") in VERDICTS
+            else t("attempts.no_end"),
         )
         for attempt in view.attempts
     ]
     shown = t("stop_loss.separator").join(listed[-ATTEMPTS_SHOWN:])
-    earlier = len(listed) - ATTEMPTS_SHOWN
-    return (t("attempts.earlier", n=earlier) if earlier > 0 else "") + shown
+    earlier = view.attempts[:-ATTEMPTS_SHOWN]
+    before = t("attempts.earlier", n=len(earlier), what=_ends(earlier, t)) if earlier else ""
+    at = whole(view.judged.get("attempt"))
+    divided = t("attempts.divided", k=at) if at is not None and at > 1 and not view.rehearsal else ""
+    return before + shown + divided
+
+
+def _ends(attempts: tuple[Json, ...], t: Words) -> str:
+    """Return how these attempts ended, each end with its number: what is not listed is counted."""
+    ends = Counter(
+        t(f"verdict.{attempt['verdict']}.word") if attempt.get("verdict") in VERDICTS else t("attempts.no_end")
+        for attempt in attempts
+    )
+    return t("stop_loss.separator").join(f"{n} × {end}" for end, n in ends.items())
 
 
 def _facts(view: ReportView, t: Words, zone: ZoneInfo | None) -> list[tuple[str, str]]:
@@ -187,11 +205,22 @@ def _facts(view: ReportView, t: Words, zone: ZoneInfo | None) -> list[tuple[str,
         (t("front.site"), leaf(dig(facts, "site", "title") or dig(facts, "site", "name"))),
         (t("front.dates"), span(view.started_utc, view.ended_utc, None, unknown)),
         (t("front.local"), here),
+        *_collected(view, t),
         (t("front.tester"), leaf(facts["tester"]) if facts.get("tester") else unknown),
         (t("front.run"), leaf(facts.get("run_id"))),
         (t("front.suite"), _suite(view, t)),
         (t("front.manifest"), manifest),
     ]
+
+
+def _collected(view: ReportView, t: Words) -> list[tuple[str, str]]:
+    """Return which host was looked at, in which boot and when, by its own word; nothing where no gate tells."""
+    found = view.judged.get("collected")
+    if not isinstance(found, dict):
+        return []
+    unknown = t("all.unknown")
+    host, boot, when = (leaf(found[key]) if found.get(key) else unknown for key in ("host", "boot_id", "utc"))
+    return [(t("front.collected"), " · ".join((host, boot, utc(when))))]
 
 
 def _product(view: ReportView, unknown: str) -> str:
@@ -215,6 +244,8 @@ def _notices(view: ReportView, t: Words) -> list[Notice]:
         rest = len(view.misfits) - MISFITS_SHOWN
         more = t("untrusted.more", n=rest) if rest > 0 else ""
         found.append(Notice(t("untrusted.headline"), tuple(lines), more=more, alarm=True))
+    if view.not_judged_again:
+        found.append(Notice(t("again.label"), says=t(view.not_judged_again), alarm=True))
     if view.reasons:
         lines = [told(reason, t) for reason in view.reasons[:REASONS_SHOWN]]
         rest = len(view.reasons) - REASONS_SHOWN
@@ -235,7 +266,15 @@ def _notices(view: ReportView, t: Words) -> list[Notice]:
             )
         )
     if view.deviations.entries:
-        found.append(Notice(t("deviations.label"), says=t("deviations.front", n=len(view.deviations.entries))))
+        found.append(
+            Notice(
+                t("deviations.label"),
+                says=t(
+                    "deviations.front" if view.deviations.sealed else "deviations.front_named",
+                    n=len(view.deviations.entries),
+                ),
+            )
+        )
     return found
 
 
@@ -298,7 +337,11 @@ def _measured_table(view: ReportView, t: Words) -> Table:
 
 
 def _measured(requirement: Requirement, view: ReportView, t: Words) -> Cell:
+    if not view.trusted:  # nobody reads a number off the first page that does not belong to the evidence
+        return Cell(t("all.none"), "number", state="UNTRUSTED")
     shown = row(requirement, t)
     n = "" if shown.n == t("all.none") else f"n\u00a0=\u00a0{shown.n}"
-    mark = requirement.verdict if view.trusted else "UNTRUSTED"
-    return Cell(shown.measured, "number", more=" ".join(filter(None, (shown.interval, n))), state=mark)
+    if requirement.verdict == "INVALID" and requirement.estimate is not None:
+        n = ""  # of a number that is not shown
+    more = " ".join(filter(None, (shown.interval, n)))
+    return Cell(shown.measured, "number", more=more, state=requirement.verdict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reports.document import Para, Section, Table
-from reports.loose import Json, dig, items
+from reports.loose import Json, dig, numeric, objects
 from reports.pages.cells import heads, number, text
 from reports.text import leaf
 from reports.view.model import ReportView
@@ -17,7 +17,7 @@ def power(view: ReportView, t: Words) -> Section | None:
         "r2": t("power.r2"), "aa": t("power.aa"), "short": t("power.short"), "limit": t("power.limit"),
         "beyond": t("power.beyond"),
     }  # fmt: skip
-    outcomes = [one for one in items(dig(view.facts, "power", "outcomes")) if one.get("effect") in effects]
+    outcomes = [one for one in objects(dig(view.facts, "power", "outcomes")) if str(one.get("effect")) in effects]
     if not outcomes:
         return None
     noise, runs = (leaf(dig(view.facts, "power", key)) for key in ("noise", "repetitions"))
@@ -38,10 +38,10 @@ def power(view: ReportView, t: Words) -> Section | None:
 
 
 def _share(outcome: Json, key: str) -> str:
-    value = outcome.get(key)
-    return f"{value * 100:.1f} %" if isinstance(value, int | float) else "–"
+    value = numeric(outcome.get(key))
+    return "–" if value is None else f"{value * 100:.1f}\u00a0%"
 
 
 def _blocks(outcome: Json) -> str:
-    value = outcome.get("blocks")
-    return f"{value:.1f}" if isinstance(value, int | float) else "–"
+    value = numeric(outcome.get("blocks"))
+    return "–" if value is None else f"{value:.1f}"

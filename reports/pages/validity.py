@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reports.document import Block, Cell, Heading, Para, Section, Table
-from reports.loose import Json, items
+from reports.loose import Json, items, numeric
 from reports.pages.cells import code, heads, number, quote, text
 from reports.rows import utc
 from reports.text import leaf
@@ -88,8 +88,8 @@ def _calibration(view: ReportView, t: Words) -> Block:
 
 def _milliseconds(value: object, t: Words) -> str:
     """Return a time in milliseconds, to the microsecond that the clocks tell."""
-    known = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return digits(value * 1e3, 3) if known else t("all.no_data")  # type: ignore[operator]
+    known = numeric(value)
+    return t("all.no_data") if known is None else digits(known * 1e3, 3)
 
 
 def _breaches(view: ReportView, t: Words) -> list[Block]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
 from reports import imported
+from reports.again import Again, judged_again
 from reports.arms import arm_settings
 from reports.deviations import NONE, Deviations, deviations
 from reports.loose import Json, dig, items, mapping, numeric, objects, whole
 from reports.samples import Unreadable, arm_steps
 from reports.served import moments, served
 from reports.text import flatten
-from reports.view.model import VERDICTS, Misfit, Origin, ReportView
+from reports.view.model import VERDICTS, Misfit, Origin, ReportView, Requirement, worst
 from reports.view.requirements import requirements
 from reports.words import ReportError
 from workloads import seal
@@ -63,6 +64,9 @@ def _view(run: Run, judged: Json, waivers: Path | None) -> ReportView:
     seen_blocks = counted or [n for block in blocks if (n := whole(block.get("block"))) is not None]
     drawn, unreadable = arm_steps(run, arms, steps, seen_blocks)
     rows, not_declared = requirements(path, judged)
+    misfits = [*_misfits(run, judged, manifest, criteria), *incoherent(judged["verdict"], rows)]
+    again = judged_again(run, judged) if not misfits else Again()  # what does not fit need not be judged to be known
+    misfits += [Misfit("misfit.judged", line) for line in again.differences]
     is_import = imported.is_import(facts)
     claims = _readable(lambda: imported.claims(run), "raw/import", damaged) if is_import else None
     seen = _readable(lambda: deviations(path, waivers), "waivers.toml", damaged) if waivers is None else None
@@ -74,7 +78,8 @@ def _view(run: Run, judged: Json, waivers: Path | None) -> ReportView:
         verdict=judged["verdict"],
         requirements=rows,
         not_declared=not_declared,
-        misfits=tuple(_misfits(run, judged, manifest, criteria)),
+        misfits=tuple(misfits),
+        not_judged_again=again.not_asked,
         rehearsal=not is_import and _rehearsal(facts, judged),
         partial=facts.get("kind") != "gate" or not _whole(mapping(facts.get("selection"))),
         started_utc=str(facts.get("created_utc", "")),
@@ -140,6 +145,13 @@ def _misfits(run: Run, judged: Json, manifest: str | None, criteria: str | None)
         yield Misfit("misfit.rehearsal")
     for fault in verify(run.path):
         yield Misfit("misfit.file", fault)
+
+
+def incoherent(verdict: str, rows: Sequence[Requirement]) -> Iterator[Misfit]:
+    """Yield where a verdict contradicts its own rows: nobody needs to judge again to see that."""
+    comes_to = worst([row.verdict for row in rows])
+    if verdict != comes_to and (verdict, comes_to) != ("INCONCLUSIVE", "PASS"):  # a part of a gate never passes
+        yield Misfit("misfit.rows", f"{comes_to} ≠ {verdict}")
 
 
 def _readable(read: Callable[[], T], where: str, damaged: list[Unreadable]) -> T | None:

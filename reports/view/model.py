@@ -91,6 +91,7 @@ class ReportView:
     requirements: tuple[Requirement, ...]
     not_declared: tuple[Requirement, ...]  # what the site does not declare, so that nothing was held against it
     misfits: tuple[Misfit, ...]  # empty: the verdict belongs to this evidence
+    not_judged_again: str  # why the judge was not asked again, as a key of the strings; empty: he was
     rehearsal: bool
     partial: bool  # smoke, or a selection of the gate: no acceptance, whatever it says
     started_utc: str
@@ -139,8 +140,8 @@ class ReportView:
 
     @property
     def dirty(self) -> bool:
-        """Return whether the suite is known to differ from its commit."""
-        return dig(self.facts, "suite", "dirty") is True
+        """Return whether nobody can look the suite up: it differs from its commit, or is of none that is known."""
+        return dig(self.facts, "suite", "dirty") is not False or not dig(self.facts, "suite", "commit")
 
     @property
     def overridden(self) -> bool:
@@ -151,7 +152,8 @@ class ReportView:
     def acceptance(self) -> bool:
         """Return whether this is an acceptance: the judge says so, and nothing here speaks against it."""
         said = self.judged.get("acceptance") is True and self.verdict == "PASS"
-        return said and self.trusted and not self.rehearsal and not self.partial
+        doubted = self.rehearsal or self.partial or self.dirty or bool(self.not_judged_again)
+        return said and self.trusted and not doubted
 
     def not_passed(self) -> list[Requirement]:
         """Return the requirements that did not pass, worst first."""
