@@ -67,6 +67,7 @@ def carried_out(tmp_path: Path, site: Path, lab: Lab, *, left_out: int = 0) -> P
     arrival_run.carry_out(request, Progress(lambda _line: None, False), found.append)
     facts = json.loads((found[0] / "run.json").read_bytes())
     assert facts["bundle"]["name"] == "bundle.tar"
+    assert facts["created_utc"] <= facts["ended_utc"]
     return found[0]
 
 

@@ -69,6 +69,7 @@ def carry_out(request: Request, progress: Progress, announce: Callable[[Path], N
         recorded.incident(whose="harness", kind="crashed", message=f"{type(error).__name__}: {error}")
         raise
     finally:
+        recorded.write_json("run.json", facts | {"ended_utc": datetime.now(UTC).isoformat(timespec="seconds")})
         recorded.seal("end")
         if unsigned := signing.problem(recorded.path):
             progress.line(f"the manifest is not signed: {unsigned}")
