@@ -244,6 +244,8 @@ def _carry_out(session: Session, selected: int, progress: Progress) -> None:
     if session.kind != "smoke" and recorded is None:
         progress.line(f"plan: {plan.one_line(session.site, scenario, loaded)}; `make plan` tells what it can decide")
         power = plan.recorded(session.site, scenario, loaded)
+        if "unknown" in power:
+            progress.line(f"what the run can decide is not known: {power['unknown']}")
     request = gate_run.Request(
         gate=session.gate,
         kind=session.kind,

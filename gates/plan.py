@@ -173,8 +173,14 @@ def lines(site: Loaded[Site], scenario: Scenario, criteria: Criteria) -> list[st
 
 
 def recorded(site: Loaded[Site], scenario: Scenario, criteria: Criteria) -> Json:
-    """Return what a run can decide, as it is sealed with the run that begins. Raises ConfigError."""
-    decides = power(site, scenario, criteria)
+    """Return what a run can decide, as it is sealed with the run that begins; why that is not known under `unknown`.
+
+    Raises nothing: it judges nothing, so no run may end on it.
+    """
+    try:
+        decides = power(site, scenario, criteria)
+    except ValueError as error:
+        return {"unknown": " ".join(str(error).split())}
     return {
         "noise": decides.noise,
         "repetitions": REPETITIONS,

@@ -143,6 +143,13 @@ def test_the_command_prints_it_and_refuses_in_one_line() -> None:
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (4, "", 1)
 
 
+def test_a_run_does_not_end_on_what_nobody_can_simulate() -> None:
+    counted = tuple(one for one in CRITERIA.criterion if one.compare == "count")
+    found = plan.recorded(SITE, SCENARIO, CRITERIA.model_copy(update={"criterion": counted}))
+    assert list(found) == ["unknown"]
+    assert "no criterion compares" in found["unknown"]
+
+
 def test_what_a_run_can_decide_is_recorded_as_it_is_told() -> None:
     found = plan.recorded(SITE, SCENARIO, CRITERIA)
     by_effect = {one["effect"]: one for one in found["outcomes"]}
