@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from gates import stats
+from gates.columns import Columns, columns_of
 from gates.nodata import NoData
 from workloads.evidence import EvidenceError, Trial
 
@@ -100,9 +103,14 @@ class Collector:
         self._failed = self._total = self._tokens = self._window_ns = 0
         self._succeeded = False
 
-    def take(self, requests: Sequence[Json]) -> None:
-        """Take the records of one wave. Raises LookupError and TypeError for one of another shape."""
+    def take(self, requests: Sequence[Json], columns: Columns | None) -> None:
+        """Take the records of one wave, and what `columns_of` says of them.
+
+        Raises LookupError and TypeError for a record of another shape.
+        """
         self._total += len(requests)
+        if columns is not None and (columns.measured == {False} or self._take_columns(columns)):
+            return
         self._failed += sum(request["status"] != "ok" for request in requests)
         wave = [request for request in requests if request["measured"]]
         if not wave:
@@ -127,6 +135,25 @@ class Collector:
                 self._untold.setdefault("itl_p99_s", gaps)
             else:
                 self._itl_s.extend(gaps)
+
+    def _take_columns(self, wave: Columns) -> bool:
+        """Take a measured wave as a whole; False, and nothing is taken, where a single record needs to be looked at."""
+        if wave.measured != {True} or wave.output_tokens.min() < 2 or wave.output_tokens.max() > TOKENS_MAX:
+            return False
+        self._succeeded = True
+        self._tokens += int(wave.output_tokens.sum())
+        ttft = np.asarray((wave.first_ns - wave.sent_ns) * NS, dtype=np.float64)
+        self._ttft_s.frombytes(ttft.tobytes())
+        self._medians_s.append(stats.quantile(ttft, 0.5))
+        first_sent_ns = int(wave.sent_ns.min())
+        self._prefill.append(_prefill_rate_of(int(wave.prompt_tokens.sum()), int(wave.first_ns.max()) - first_sent_ns))
+        self._window_ns += int(wave.last_ns.max()) - first_sent_ns
+        tpot = (wave.last_ns - wave.first_ns) * NS / (wave.output_tokens - 1)
+        self._tpot_s.frombytes(tpot.tobytes())
+        gaps = np.repeat(wave.gaps_ns * NS / wave.gap_tokens, wave.gap_tokens)
+        self._itl_s.frombytes(gaps.tobytes())
+        self._itl_s.frombytes(bytes(self._itl_s.itemsize * int((wave.first_chunk_tokens - 1).sum())))  # zeros
+        return True
 
     def _take_window(self, wave: Sequence[Json]) -> None:
         sent = [r["t_sent_ns"] for r in wave if r["t_sent_ns"] is not None]
@@ -176,9 +203,11 @@ def _prefill_rate(wave: Sequence[Json]) -> float | NoData:
     if any(r["status"] != "ok" for r in wave):
         return NoData("a request failed")
     length_ns = max(r["t_first_ns"] for r in wave) - min(r["t_sent_ns"] for r in wave)
-    if length_ns <= 0:
-        return NoData(f"a wave of {length_ns} ns")
-    return float(sum(r["usage"]["prompt_tokens"] for r in wave) / (length_ns * NS))
+    return _prefill_rate_of(sum(r["usage"]["prompt_tokens"] for r in wave), length_ns)
+
+
+def _prefill_rate_of(prompt_tokens: int, length_ns: int) -> float | NoData:
+    return float(prompt_tokens / (length_ns * NS)) if length_ns > 0 else NoData(f"a wave of {length_ns} ns")
 
 
 def _quantile(values: array[float], share: float, none: NoData) -> float | NoData:
@@ -221,7 +250,7 @@ def values_of(trial: Trial) -> Values:
     if version not in _known:
         found = Collector()
         for _, wave in waves(trial.requests()):
-            found.take(wave)
+            found.take(wave, columns_of(wave))
         remember(version, found.values())
     return _known[version]
 

@@ -60,7 +60,7 @@ def half_width(sd: ArrayLike, n: int, alpha: float) -> Floats:
     return half
 
 
-def quantile(values: Sequence[float], share: float) -> float:
+def quantile(values: Sequence[float] | NDArray[np.float64], share: float) -> float:
     """Return the quantile by linear interpolation (Hyndman and Fan's type 7), with +infinity as a value.
 
     A failed request is +infinity: where the quantile rests on one, it is +infinity too, never NaN.

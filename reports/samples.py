@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import itertools
 import math
-import multiprocessing
-import os
 from array import array
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,15 +14,12 @@ import numpy as np
 
 from gates import metrics
 from gates.nodata import NoData
+from gates.parallel import read_in_processes
 from reports.records import records
 from workloads.evidence import EvidenceError, Run, Trial
 
 # The metrics that pictures are drawn from: of millions of requests no others are worked out.
 DRAWN = ("ttft_p50_s", "output_tokens_per_s")
-
-# Starting a process takes about a second, reading so much about two.
-SHARED_FROM_BYTES = 100_000_000
-PROCESSES_MAX = 8
 
 
 @dataclass(frozen=True)
@@ -56,7 +48,11 @@ def arm_steps(
     """Return the samples of these blocks per arm and step, and the trials that could not be read."""
     drawn: list[ArmStep] = []
     unreadable: list[Unreadable] = []
-    read = _read_together(run, arms, steps, blocks)
+    folders = [
+        run.path / "raw" / arm / f"c{step}" / f"b{block:02d}"
+        for arm, step, block in itertools.product(arms, steps, blocks)
+    ]
+    read = dict(read_in_processes([folder for folder in folders if not _known(folder)], _drawn_at))
     for arm, step in itertools.product(arms, steps):
         ttft = array("d")
         points: dict[str, list[tuple[int, float]]] = {name: [] for name in DRAWN}
@@ -81,31 +77,12 @@ def arm_steps(
     return drawn, unreadable
 
 
-def _read_together(
-    run: Run, arms: Sequence[str], steps: Sequence[int], blocks: Sequence[int]
-) -> Mapping[Path, metrics.Values]:
-    """Read the trials several at a time, in processes of their own, where there is much to read that nobody has read.
-
-    Returns what was found; whatever is not in it is read by whoever asks.
-    """
-    sizes: dict[Path, int] = {}
-    for arm, step, block in itertools.product(arms, steps, blocks):
-        folder = run.path / "raw" / arm / f"c{step}" / f"b{block:02d}"
-        with contextlib.suppress(OSError, EvidenceError):
-            if not metrics.known(Trial(folder, {})):  # the judge may just have read them
-                sizes[folder] = (folder / "requests.jsonl").stat().st_size
-    workers = min(os.cpu_count() or 1, PROCESSES_MAX, len(sizes))
-    if sum(sizes.values()) < SHARED_FROM_BYTES or workers < 1:
-        return {}
-    found: dict[Path, metrics.Values] = {}
-    context = multiprocessing.get_context("spawn")
-    largest_first = sorted(sizes, key=sizes.__getitem__, reverse=True)
-    # Where a process is killed the rest is read one by one, and what is wrong with a trial is told then.
-    with contextlib.suppress(BrokenProcessPool), ProcessPoolExecutor(workers, context) as pool:
-        for folder, values in zip(largest_first, pool.map(_drawn_at, largest_first), strict=True):
-            if values is not None:
-                found[folder] = values
-    return found
+def _known(folder: Path) -> bool:
+    """Return whether the judge has just read the trial."""
+    try:
+        return metrics.known(Trial(folder, {}))
+    except EvidenceError:
+        return False
 
 
 def _drawn_at(folder: Path) -> metrics.Values | None:
@@ -114,7 +91,7 @@ def _drawn_at(folder: Path) -> metrics.Values | None:
     gc.disable()  # records hold no cycles, and looking for some among thousands takes a third of the time
     try:
         for _, wave in metrics.waves(records(Trial(folder, {}))):
-            collector.take(wave)
+            collector.take(wave, None)  # records without chunks have no columns
         return collector.values()
     except (EvidenceError, LookupError, TypeError, ValueError, AttributeError):
         return None

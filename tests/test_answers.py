@@ -66,8 +66,11 @@ def test_arrays_of_readings_are_as_far_apart_as_their_readings(
     known = by_prompt(Reading("t", place, seed, 1, likely) for place, (seed, likely) in enumerate(believed))
     packer = Packer("t")
     packer.take(
-        {"status": "ok", "output_token_ids": [1], "first_logprobs": likely, "prompt_seed": seed}
-        for seed, likely in mine
+        [
+            {"status": "ok", "output_token_ids": [1], "first_logprobs": likely, "prompt_seed": seed}
+            for seed, likely in mine
+        ],
+        None,
     )
     packed, reference = packer.packed(), Reference(known)
     assert [packed.reading(row).likely for row in range(len(mine))] == [likely for _, likely in mine]
@@ -82,7 +85,7 @@ def test_arrays_of_readings_are_as_far_apart_as_their_readings(
 def test_a_log_probability_that_is_no_number_is_no_reading(odd: object) -> None:
     record = {"status": "ok", "output_token_ids": [1], "first_logprobs": {"token_id:1": odd}, "prompt_seed": 1}
     with pytest.raises(TypeError):
-        Packer("t").take([record])
+        Packer("t").take([record], None)
 
 
 def test_tokens_that_rounding_decides_between_are_all_right() -> None:

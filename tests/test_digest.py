@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gates import verdict
+from gates import parallel, verdict
 from gates.validity import digest
 from tests.looking import breaches_of
 from tests.synthetic import Truth, make_run
@@ -37,10 +37,10 @@ def test_processes_of_their_own_give_the_same_verdict(
     path = make_run(tmp_path, Truth())
     alone = verdict.to_bytes(verdict.judge(Run(path)))
     started: list[int] = []
-    pool = digest.ProcessPoolExecutor
-    monkeypatch.setattr(digest, "ProcessPoolExecutor", lambda n, c: started.append(n) or pool(n, c))
-    monkeypatch.setattr(digest, "SHARED_FROM_BYTES", 0)
-    monkeypatch.setattr(digest.os, "cpu_count", lambda: 2)
+    pool = parallel.ProcessPoolExecutor
+    monkeypatch.setattr(parallel, "ProcessPoolExecutor", lambda n, c: started.append(n) or pool(n, c))
+    monkeypatch.setattr(parallel, "SHARED_FROM_BYTES", 0)
+    monkeypatch.setattr(parallel.os, "cpu_count", lambda: 2)
     monkeypatch.setattr(digest, "_read_at", read_at)
     assert verdict.to_bytes(verdict.judge(Run(path))) == alone
     assert started == [2]

@@ -68,8 +68,8 @@ def test_a_large_run_is_read_as_a_small_one(recorded: Path, monkeypatch: pytest.
     arms, steps = list(run.facts["scenario"]["arms"]), run.facts["scenario"]["steps"]
     expected = samples.arm_steps(run, arms, steps, [1, 2])
     monkeypatch.setattr("gates.metrics._known", {})
-    monkeypatch.setattr(samples, "SHARED_FROM_BYTES", 1)
-    monkeypatch.setattr(samples, "PROCESSES_MAX", 1)
+    monkeypatch.setattr("gates.parallel.SHARED_FROM_BYTES", 0)
+    monkeypatch.setattr("gates.parallel.os.cpu_count", lambda: 2)
     assert samples.arm_steps(run, arms, steps, [1, 2]) == expected
     assert any(s.requests for s in expected[0])
 
@@ -93,7 +93,7 @@ def test_a_record_is_read_as_it_stands(recorded: Path, tmp_path: Path, odd: Json
     (tmp_path / "requests.jsonl").write_text("".join(json.dumps(line, separators=gaps) + "\n" for line in lines))
     trial, seen = Trial(tmp_path, {}), metrics.Collector()
     for _, wave in metrics.waves(records(trial)):
-        seen.take(wave)
+        seen.take(wave, None)
     whole = metrics.values_of(trial)
     for name in samples.DRAWN:
         assert seen.values().by_name[name] == whole.by_name[name]

@@ -7,12 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gates import validity
-from gates.nodata import NoData
-from gates.readers.prometheus import Exposition, ReadError, delta
 from tests.looking import breaches
 from tests.synthetic import CHUNK_BYTES, Truth, make_run, only, put
 from workloads.evidence import Run
@@ -301,31 +297,3 @@ def test_a_candidate_that_does_not_start_is_to_blame_only_where_the_baseline_did
     assert [b.whose for b in validity.check_run(Run(path))] == ["candidate"]
     (path / "raw/baseline/start-01/start.json").unlink()
     assert [b.whose for b in validity.check_run(Run(path)) if b.check == "incident:start-failed"] == ["host"]
-
-
-TEXT = '# TYPE a counter\na_total{x="1"} 2.0\na_total{x="2"} 3.0\n'
-
-
-def test_counters_are_sums_and_deltas() -> None:
-    scrape = Exposition(TEXT)
-    assert scrape.total("a_total") == 5.0
-    assert scrape.total("a_total", {"x": "2"}) == 3.0
-    assert delta(Exposition(""), scrape, "a_total") == 5.0
-
-
-def test_what_is_absent_nan_or_reset_is_no_data() -> None:
-    assert isinstance(Exposition("").total("a_total"), NoData)
-    assert isinstance(Exposition("a_total NaN\n").total("a_total"), NoData)
-    assert isinstance(Exposition("a_total +Inf\n").total("a_total"), NoData)
-    assert isinstance(delta(Exposition(TEXT), Exposition(""), "a_total"), NoData)
-    reset = delta(Exposition(TEXT), Exposition("a_total 1\n"), "a_total")
-    assert isinstance(reset, NoData)
-    assert "it was reset" in reset.reason
-
-
-@given(st.text(max_size=200))
-def test_arbitrary_text_raises_nothing_but_read_errors(text: str) -> None:
-    try:
-        Exposition(text).total("a")
-    except ReadError as error:
-        assert "\n" not in str(error)

@@ -43,14 +43,13 @@ def check_books(wave: Wave, tell: Tell) -> list[TimeBook]:
     Every request of the wave succeeded, with all of its times.
     """
     before, after = wave.engine()
-    sent_ns = sum(r["t_sent_ns"] for r in wave.requests)
-    e2e_sum_s = (sum(r["t_last_ns"] for r in wave.requests) - sent_ns) * NS
-    ttft_sum_s = (sum(r["t_first_ns"] for r in wave.requests) - sent_ns) * NS
+    sent_ns, first_ns, last_ns, prompt_tokens, output_tokens = _sums(wave)
+    e2e_sum_s, ttft_sum_s = (last_ns - sent_ns) * NS, (first_ns - sent_ns) * NS
     for what, counter, client in (
         ("requests", f"{E2E}_count", len(wave.requests)),
         ("first tokens", f"{TTFT}_count", len(wave.requests)),
-        ("prompt tokens", "vllm:prompt_tokens_total", sum(r["usage"]["prompt_tokens"] for r in wave.requests)),
-        ("output tokens", "vllm:generation_tokens_total", sum(r["usage"]["completion_tokens"] for r in wave.requests)),
+        ("prompt tokens", "vllm:prompt_tokens_total", prompt_tokens),
+        ("output tokens", "vllm:generation_tokens_total", output_tokens),
     ):
         engine = delta(before, after, counter)
         if isinstance(engine, NoData):
@@ -68,6 +67,16 @@ def check_books(wave: Wave, tell: Tell) -> list[TimeBook]:
         else:
             books.append(TimeBook(wave.number, what, engine_s, client_s, len(wave.requests)))
     return books
+
+
+def _sums(wave: Wave) -> tuple[int, ...]:
+    """Return the sums of send times, first and last times in ns, prompt tokens and output tokens by usage."""
+    if (found := wave.columns) is not None:
+        columns = found.sent_ns, found.first_ns, found.last_ns, found.prompt_tokens, found.output_tokens
+        return tuple(int(column.sum()) for column in columns)
+    times = (sum(r[key] for r in wave.requests) for key in ("t_sent_ns", "t_first_ns", "t_last_ns"))
+    tokens = (sum(r["usage"][key] for r in wave.requests) for key in ("prompt_tokens", "completion_tokens"))
+    return *times, *tokens
 
 
 def check_times(books: Iterable[TimeBook], floor_s: float, tell: Tell) -> None:

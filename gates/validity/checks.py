@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gates.columns import Columns
 from gates.validity.between import check_between_waves
 from gates.validity.books import TimeBook, check_books, check_cold
 from gates.validity.breach import HARNESS, HOST, Tell, blame
@@ -27,13 +28,13 @@ class Checks:
         self._earlier: Wave | None = None
         self._times: list[TimeBook] = []
 
-    def take(self, requests: list[Json]) -> None:
-        """Take the records of a wave."""
+    def take(self, requests: list[Json], columns: Columns | None) -> None:
+        """Take the records of a wave, and what `columns_of` says of them."""
         self._begin()
         if not self._to_be_judged:
             return
-        self._stamps.take(requests)
-        wave = self._waves.take(requests)
+        self._stamps.take(requests, columns)
+        wave = self._waves.take(requests, columns)
         if wave is None:
             return
         check_wave(self._earlier, wave, self._tell)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from gates.columns import Columns
 from gates.metrics import NS
 from gates.validity.breach import HARNESS, HOST, Tell
 from gates.validity.records import Sketch
@@ -29,8 +30,15 @@ class Stamps:
         self._shared = self._measured = 0
         self._least_ns, self._most_ns = math.inf, -math.inf
 
-    def take(self, requests: Sequence[Json]) -> None:
+    def take(self, requests: Sequence[Json], columns: Columns | None) -> None:
         """Take the records of a wave. Raises what is in MISSHAPEN for one of another shape."""
+        if columns is not None and columns.clocks <= {*CLOCKS} and len(columns.measured) == 1:
+            self._clocks |= columns.clocks
+            if columns.measured == {True}:
+                self._measured += len(requests)
+                self._shared += columns.shared_reads
+            self.take_offsets([columns.least_offset_ns, columns.most_offset_ns])
+            return
         for r in requests:
             clock, good = r["clock"], r["status"] == "ok"
             if good:

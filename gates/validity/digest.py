@@ -5,22 +5,19 @@ A run of millions of requests is read once, wave by wave, several trials at a ti
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
-import multiprocessing
-import os
 import weakref
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from gates import metrics
+from gates.columns import Columns, columns_of
 from gates.metrics import Collector, Values
+from gates.parallel import read_in_processes
 from gates.validity.books import TimeBook
 from gates.validity.breach import HARNESS, HOST, MISSHAPEN, Breach, misshapen
 from gates.validity.checks import Checks
@@ -32,9 +29,6 @@ Json = dict[str, Any]
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Starting a process takes about a second, reading so much about three.
-SHARED_FROM_BYTES = 200_000_000
-PROCESSES_MAX = 8
 # What a fault in every record of a trial would tell, nobody reads to its end.
 TOLD_MAX = 100
 
@@ -80,35 +74,19 @@ def digest(run: Run, trial: Trial) -> Digest:
 def digests(run: Run) -> list[tuple[Trial, Digest]]:
     """Return each trial of the run with its digest, by block, arm and step. Raises EvidenceError."""
     trials = list(run.trials())
-    _read_together(run, trials)
+    known = _digests.setdefault(run, {})
+    unknown = [trial.path for trial in trials if trial.path not in known]
+    for path, found in read_in_processes(unknown, functools.partial(_read_at, run.path)):
+        known[path] = found
+        found.remember()
     return [(trial, digest(run, trial)) for trial in trials]
 
 
-def _read_together(run: Run, trials: list[Trial]) -> None:
-    """Read several trials at a time, in processes of their own, where there is much to read."""
-    known = _digests.setdefault(run, {})
-    sizes: dict[Path, int] = {}
-    for trial in trials:
-        with contextlib.suppress(OSError):
-            if trial.path not in known:
-                sizes[trial.path] = (trial.path / "requests.jsonl").stat().st_size
-    workers = min(os.cpu_count() or 1, PROCESSES_MAX, len(sizes))
-    if workers < 2 or sum(sizes.values()) < SHARED_FROM_BYTES:
-        return
-    context = multiprocessing.get_context("spawn")
-    # Where a process is killed the rest is read here, one by one.
-    with contextlib.suppress(BrokenProcessPool), ProcessPoolExecutor(workers, context) as pool:
-        largest_first = sorted(sizes, key=sizes.__getitem__, reverse=True)
-        jobs = {pool.submit(_read_at, run.path, path): path for path in largest_first}
-        for job in as_completed(jobs):
-            path = jobs.pop(job)
-            with contextlib.suppress(*MISSHAPEN):
-                known[path] = job.result()
-                known[path].remember()
-
-
-def _read_at(run: Path, trial: Path) -> Digest:
-    return _read(_run_at(run), Trial(trial, read_json(trial / "trial.json")))
+def _read_at(run: Path, trial: Path) -> Digest | None:
+    try:
+        return _read(_run_at(run), Trial(trial, read_json(trial / "trial.json")))
+    except MISSHAPEN:
+        return None  # told by whoever reads it again
 
 
 @functools.lru_cache(maxsize=1)
@@ -119,12 +97,12 @@ def _run_at(path: Path) -> Run:
 class _Part(Generic[T]):
     """One of those that look at every wave; what its records lack is its own fault and no other's."""
 
-    def __init__(self, take: Callable[[list[Json]], None], finish: Callable[[], T]) -> None:
+    def __init__(self, take: Callable[[list[Json], Columns | None], None], finish: Callable[[], T]) -> None:
         self._take, self._finish = take, finish
         self._fault: EvidenceError | None = None
 
-    def take(self, wave: list[Json]) -> None:
-        self._try(lambda: self._take(wave))
+    def take(self, wave: list[Json], columns: Columns | None) -> None:
+        self._try(lambda: self._take(wave, columns))
 
     def fail(self, fault: EvidenceError) -> None:
         self._fault = self._fault or fault
@@ -167,8 +145,9 @@ def _read(run: Run, trial: Trial) -> Digest:
     gc.disable()  # records hold no cycles, and looking for some among thousands takes a third of the time
     try:
         for _, wave in metrics.waves(trial.requests()):
+            columns = columns_of(wave)
             for part in (judged, values, answers, sketch):
-                part.take(wave)
+                part.take(wave, columns)
     except MISSHAPEN as error:
         for part in (judged, values, answers):  # a sketch is of what can be read
             part.fail(EvidenceError(misshapen(error)))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from gates.columns import Columns
 from gates.readers.prometheus import Exposition, ReadError
 from gates.validity.breach import HARNESS, Tell
 from scenarios.model import RECOMPUTE, stored_tokens
@@ -53,6 +54,7 @@ class Wave:
 
     number: int
     requests: list[Json]
+    columns: Columns | None  # of the requests
     before: Json
     after: Json
 
@@ -107,22 +109,23 @@ class Waves:
         self._requests = 0
         self._seen: set[int] = set()
 
-    def take(self, requests: list[Json]) -> Wave | None:
+    def take(self, requests: list[Json], columns: Columns | None) -> Wave | None:
         """Return the wave that these records are, or None where it is not whole, which is told."""
         self._requests += len(requests)
-        self._ids.update(r["id"] for r in requests)
+        self._ids.update(columns.ids if columns is not None else (r["id"] for r in requests))
         number = requests[0]["wave"]
         if type(number) is not int or not 0 <= number < self._count:
             return None  # told by the number of requests
         self._seen.add(number)
         before, after = self._around.get((number, "before"), []), self._around.get((number, "after"), [])
-        if sorted(r["prompt_index"] for r in requests) != self._indices:
+        indices = columns.prompt_indices.tolist() if columns is not None else [r["prompt_index"] for r in requests]
+        if sorted(indices) != self._indices:
             self._not_whole(number, len(requests))
         elif len(before) != 1 or len(after) != 1:
             told = f"wave {number} has {len(before)}+{len(after)} counter snapshots, 1+1 expected"
             self._tell("counters", HARNESS, told)
         else:
-            return Wave(number, requests, before[0], after[0])
+            return Wave(number, requests, columns, before[0], after[0])
         return None
 
     def end(self) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gates.columns import Columns
 from gates.validity.answers import Reading
 
 Json = dict[str, Any]
@@ -66,8 +67,11 @@ class Packer:
         self._taken = self._without_ids = 0
         self._first_without_ids: str | None = None
 
-    def take(self, requests: Iterable[Json]) -> None:
+    def take(self, requests: Iterable[Json], columns: Columns | None) -> None:
         """Take the records of a wave. Raises what is in MISSHAPEN for one of another shape."""
+        if columns is not None:
+            self._take_columns(columns)
+            return
         for r in requests:
             self._taken += 1
             if r["status"] != "ok":
@@ -87,6 +91,21 @@ class Packer:
             self._seeds.append(int(r["prompt_seed"]))
             self._tokens.append(int(r["output_token_ids"][0]))
             self._places.append(self._taken - 1)
+
+    def _take_columns(self, wave: Columns) -> None:
+        lengths = list(map(len, wave.first_logprobs))
+        if max(lengths) > NAMED_MAX:
+            raise ValueError(f"{max(lengths)} log-probabilities")
+        values = list(chain.from_iterable(map(dict.values, wave.first_logprobs)))
+        if not set(map(type, values)) <= _NUMBERS:
+            raise TypeError("first_logprobs")
+        self._named.extend(map(self._names.__getitem__, chain.from_iterable(wave.first_logprobs)))
+        self._ends.frombytes((len(self._values) + np.cumsum(lengths)).tobytes())
+        self._values.extend(values)
+        self._seeds.frombytes(wave.prompt_seeds.tobytes())
+        self._tokens.frombytes(wave.first_token_ids.tobytes())
+        self._places.extend(range(self._taken, self._taken + len(lengths)))
+        self._taken += len(lengths)
 
     def packed(self) -> Packed:
         """Return what was taken."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gates.columns import Columns
 from workloads.evidence import Trial
 
 Json = dict[str, Any]
@@ -45,21 +46,26 @@ class Sketcher:
     """Takes a trial's records wave by wave."""
 
     def __init__(self, name: str, run_id: object) -> None:
-        self._name, self._run_id = name, run_id
+        self._name, self._run_id, self._own = name, run_id, named_as(name)
         self._taken = 0
         self._foreign_run: tuple[int, object] | None = None
         self._foreign: list[str] = []
         self._seeds: set[int] = set()
         self._clocks: set[str] = set()
 
-    def take(self, requests: Sequence[Json]) -> None:
+    def take(self, requests: Sequence[Json], columns: Columns | None) -> None:
         """Take the records of a wave. Raises what is in MISSHAPEN for one of another shape."""
+        if columns is not None and columns.runs == {self._run_id}:
+            self._taken += len(requests)
+            self._foreign += [name for name in columns.ids if not name.startswith(self._own)]
+            self._seeds.update(columns.prompt_seeds.tolist())
+            self._clocks |= columns.clocks
+            return
         if self._foreign_run is None:
             lines = enumerate((r.get("run") for r in requests), start=self._taken + 1)
             self._foreign_run = next(((line, run) for line, run in lines if run != self._run_id), None)
         self._taken += len(requests)
-        own = named_as(self._name)
-        self._foreign += [str(r["id"]) for r in requests if not str(r["id"]).startswith(own)]
+        self._foreign += [str(r["id"]) for r in requests if not str(r["id"]).startswith(self._own)]
         self._seeds.update(int(r["prompt_seed"]) for r in requests)
         self._clocks.update(str(r["clock"]) for r in requests if r["status"] == "ok")
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from gates.columns import Columns
 from gates.metrics import NS
 from gates.validity.breach import HARNESS, Tell
 from gates.validity.expected import Expected, Wave
@@ -21,6 +25,8 @@ def check_requests(wave: Wave, expected: Expected, tell: Tell) -> bool:
 
     A failed request is its arm's: the candidate's is judged by a criterion, any other makes the trial INVALID.
     """
+    if wave.columns is not None and _all_as_ordered(wave, wave.columns, expected):
+        return True
     failed = [r for r in wave.requests if r["status"] != "ok"]
     if failed:
         told = f"{len(failed)} of {len(wave.requests)} requests failed: {failed[0]['error']}"
@@ -30,6 +36,40 @@ def check_requests(wave: Wave, expected: Expected, tell: Tell) -> bool:
         check_status(r, tell)
     whole = [_is_whole(r, wave, expected, tell) for r in wave.requests if r["status"] == "ok"]
     return not failed and all(whole)
+
+
+def _all_as_ordered(wave: Wave, found: Columns, expected: Expected) -> bool:
+    """Return whether nothing is to be told of any of the wave's requests, nor of one alone."""
+    begin, end = wave.before["t_ns"], wave.after["t_ns"]
+    return bool(
+        found.arms == {expected.arm}
+        and found.steps == {expected.step}
+        and found.blocks == {expected.block}
+        and found.measured == {wave.number >= expected.waves_discarded}
+        and found.prompt_sets == {expected.prompt_set}
+        and found.finish_reasons <= {*FINISHED}
+        and found.prompt_tokens_expected == {expected.prompt_tokens}
+        and found.output_tokens_expected == {expected.output_tokens}
+        and (found.prompt_tokens == expected.prompt_tokens).all()
+        and (found.output_tokens == expected.output_tokens).all()
+        and np.array_equal(found.prompt_seeds, _seeds(expected)[found.prompt_indices])
+        and type(begin) is type(end) is int
+        and begin <= found.intended_ns.min()
+        and (found.intended_ns <= found.sent_ns).all()
+        and (found.sent_ns <= found.first_ns).all()
+        and (found.first_ns <= found.last_ns).all()
+        and found.last_ns.max() <= end
+        and ((found.sent_ns - found.intended_ns) * NS <= expected.lag_budget_s).all()
+    )
+
+
+@functools.lru_cache(maxsize=8)
+def _seeds(expected: Expected) -> NDArray[np.int64]:
+    """Return the seeds of the trial's prompts by their indices, of which a whole wave has each. (step,)"""
+    return np.asarray(
+        [_seed(expected.seed, expected.prompt_set, index, expected.prompt_tokens) for index in range(expected.step)],
+        dtype=np.int64,
+    )
 
 
 def _is_whole(r: Json, wave: Wave, expected: Expected, tell: Tell) -> bool:
