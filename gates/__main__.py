@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 from gates import criteria, draft, plan, proof, verdict
 from gates.arrival import judge as arrival
@@ -17,21 +16,15 @@ from gates.oc import command as oc_command
 from scenarios.load import ConfigError, load_scenario, load_site
 from workloads import signing
 from workloads.bundle import BundleError, open_bundle
+from workloads.command import Parser, carry_out
 from workloads.evidence import EvidenceError, Run, write_whole
-
-USAGE_ERROR = 4  # as pytest's
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(USAGE_ERROR, f"kvgate: {message}; see `{self.prog} --help`\n")
 
 
 def main(argv: list[str]) -> int:
     """Carry out one command; return the exit status. Errors are one line each."""
-    parser = _Parser(prog="python -m gates", description=__doc__)
+    parser = Parser(prog="python -m gates", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    of_run: dict[str, argparse.ArgumentParser] = {}
+    of_run: dict[str, Parser] = {}
     for name, text in (
         ("rejudge", "judge the sealed evidence again and write verdict.json"),
         ("verify", "name every file changed, missing or added since the run was sealed, and who signed it"),
@@ -64,43 +57,46 @@ def main(argv: list[str]) -> int:
     )
     planned.add_argument("--scenario", default="rehearsal", metavar="SCENARIO", help="a name in the catalog, or a path")
     args = parser.parse_args(argv)
-    try:
-        if args.command == "plan":
-            print("\n".join(_plan(args.site, args.scenario)))
-            return 0
-        if args.command == "oc":
-            print("\n".join(oc_command.lines(args)))
-            return 0
-        if args.command == "draft-site":
-            print(draft.site(open_bundle(args.bundle), args.bundle.name), end="")
-            return 0
-        if args.command == "figures":
-            print("\n".join(figures(args.records)))
-            return 0
-        if args.command == "import":
-            judged, path = _import(args)
-            print("\n".join([*verdict.summary_lines(judged), str(path)]))
-            return verdict.EXIT_STATUS[judged["verdict"]]
-        if args.command == "ledger":
-            return _told(proof.show_ledger(args.runs))
-        if not args.run.is_dir():
-            raise EvidenceError(
-                f"{args.run}: no such run: give the folder of a run, as in runs/20260101T000000Z-g3-abcdef"
-            )
-        run = Run(args.run)
-        if args.command == "verify":
-            return _told(proof.verify_run(args.run, args.allowed_signers))
-        if args.command == "sign":
-            return _told(proof.sign_run(args.run, args.key, args.role))
-        judged = verdict.judge(run)
-        if args.command == "explain":
-            print("\n".join((explain_arrival if judged["gate"] == arrival.GATE else explain)(run, judged)))
-        else:
-            write_whole(args.run / "verdict.json", verdict.to_bytes(judged))
-            print("\n".join(verdict.summary_lines(judged)))
-    except (EvidenceError, signing.SigningError, verdict.NotJudgedError, ConfigError, BundleError, OSError) as error:
-        print(f"kvgate: {' '.join(str(error).split())}", file=sys.stderr)
-        return USAGE_ERROR
+    told = (EvidenceError, signing.SigningError, verdict.NotJudgedError, ConfigError, BundleError, OSError)
+    return carry_out(lambda: _run(args), told, "nothing was written")
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Return the exit status of the command; what it raises `main` tells."""
+    if args.command == "plan":
+        print("\n".join(_plan(args.site, args.scenario)))
+    elif args.command == "oc":
+        print("\n".join(oc_command.lines(args)))
+    elif args.command == "draft-site":
+        print(draft.site(open_bundle(args.bundle), args.bundle.name), end="")
+    elif args.command == "figures":
+        print("\n".join(figures(args.records)))
+    elif args.command == "import":
+        judged, path = _import(args)
+        print("\n".join([*verdict.summary_lines(judged), str(path)]))
+        return verdict.EXIT_STATUS[judged["verdict"]]
+    elif args.command == "ledger":
+        return _told(proof.show_ledger(args.runs))
+    else:
+        return _of_run(args)
+    return 0
+
+
+def _of_run(args: argparse.Namespace) -> int:
+    """Return the exit status of what is done with one run."""
+    if not args.run.is_dir():
+        raise EvidenceError(f"{args.run}: no such run: give the folder of a run, as in runs/20260101T000000Z-g3-abcdef")
+    run = Run(args.run)
+    if args.command == "verify":
+        return _told(proof.verify_run(args.run, args.allowed_signers))
+    if args.command == "sign":
+        return _told(proof.sign_run(args.run, args.key, args.role))
+    judged = verdict.judge(run)
+    if args.command == "explain":
+        print("\n".join((explain_arrival if judged["gate"] == arrival.GATE else explain)(run, judged)))
+    else:
+        write_whole(args.run / "verdict.json", verdict.to_bytes(judged))
+        print("\n".join(verdict.summary_lines(judged)))
     return verdict.EXIT_STATUS[judged["verdict"]]
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import TypeVar
+
+from scenarios.keeper import PR_SET_PDEATHSIG
 
 R = TypeVar("R")
 
@@ -32,10 +36,23 @@ def read_in_processes(folders: Iterable[Path], read: Callable[[Path], R | None])
     if workers < 2 or sum(sizes.values()) < SHARED_FROM_BYTES:
         return
     context = multiprocessing.get_context("spawn")
-    with contextlib.suppress(BrokenProcessPool), ProcessPoolExecutor(workers, context) as pool:
+    pool = ProcessPoolExecutor(workers, context, _end_with, (os.getpid(),))
+    try:
         largest_first = sorted(sizes, key=sizes.__getitem__, reverse=True)
         jobs = {pool.submit(read, folder): folder for folder in largest_first}
         for job in as_completed(jobs):
             folder = jobs.pop(job)
             if (found := job.result()) is not None:
                 yield folder, found
+    except BrokenProcessPool:
+        return
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _end_with(parent: int) -> None:
+    """Make this process end with its parent, however that ends, and with Ctrl-C, without a word."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it has gone meanwhile
+        os._exit(1)

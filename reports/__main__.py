@@ -12,26 +12,29 @@ from reports.history import write_history
 from reports.programme import write_programme
 from reports.words import ReportError
 from reports.write import FORMS, write_reports
-
-USAGE = 4  # pytest's status for a wrong command line
+from workloads.command import USAGE_ERROR, carry_out
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Return 0 when every report was written, 4 with one line on stderr for each that was not."""
+    return carry_out(lambda: _main(argv), (), "reports that were not finished were not written")
+
+
+def _main(argv: Sequence[str] | None) -> int:
     parser = _parser()
     try:
         options = parser.parse_args(argv)
         paths, problems = _carry_out(options)
     except (argparse.ArgumentError, ReportError) as error:
         print(f"reports: {' '.join(str(error).split())}", file=sys.stderr)
-        return USAGE
+        return USAGE_ERROR
     except SystemExit as end:  # --help, or an error that argparse has already printed in one line
-        return USAGE if end.code else 0
+        return USAGE_ERROR if end.code else 0
     for path in paths:
         print(path)
     for problem in problems:
         print(f"reports: {' '.join(problem.split())}", file=sys.stderr)
-    return USAGE if problems else 0
+    return USAGE_ERROR if problems else 0
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -178,7 +178,7 @@ def _front(
         judged_title=t("programme.gates"),
         judged=_table(found, t, zone),
         judged_note=t("programme.note"),
-        signatures=(t("sign.tester"), t("sign.vendor"), t("sign.customer")),
+        signatures=first.signers(t) if state != "UNTRUSTED" else (),
         signed_on=t("sign.on"),
     )
 

@@ -38,7 +38,7 @@ def test_processes_of_their_own_give_the_same_verdict(
     alone = verdict.to_bytes(verdict.judge(Run(path)))
     started: list[int] = []
     pool = parallel.ProcessPoolExecutor
-    monkeypatch.setattr(parallel, "ProcessPoolExecutor", lambda n, c: started.append(n) or pool(n, c))
+    monkeypatch.setattr(parallel, "ProcessPoolExecutor", lambda n, *rest: started.append(n) or pool(n, *rest))
     monkeypatch.setattr(parallel, "SHARED_FROM_BYTES", 0)
     monkeypatch.setattr(parallel.os, "cpu_count", lambda: 2)
     monkeypatch.setattr(digest, "_read_at", read_at)

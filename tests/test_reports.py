@@ -504,7 +504,7 @@ def test_a_verdict_that_was_edited_by_hand_is_not_shown_as_one(
 ) -> None:
     """It cites the right hashes; but the judge does not say it of this evidence."""
     run = _really_judged(recorded, tmp_path)
-    assert load_view(run).trusted
+    assert load_view(run).trusted and Words("en")("sign.customer") in Page(page(run)).text
     said = json.loads((run / "verdict.json").read_text())
     edit(said)
     (run / "verdict.json").write_text(json.dumps(said))
@@ -512,6 +512,7 @@ def test_a_verdict_that_was_edited_by_hand_is_not_shown_as_one(
     assert load_view(run).shown == "UNTRUSTED" and "UNVERIFIED" in text and named in text
     front = page(run).split('<h2 id="judged">')[1].split("</table>")[0]
     assert "[" not in front, "no number of it on the first page"
+    assert Words("en")("sign.customer") not in text, "and nothing to sign"
 
 
 def test_a_verdict_of_another_version_of_the_suite_is_no_acceptance(recorded: Path, tmp_path: Path) -> None:

@@ -78,6 +78,8 @@ def test_a_verdict_that_does_not_fit_stops_the_programme(gates: Callable[..., li
     runs = gates(g1="PASS", g2="PASS", g3="PASS", g4="PASS")
     (runs[2] / "run.json").write_bytes((runs[2] / "run.json").read_bytes() + b" ")
     assert state_of(runs)[0] == "UNTRUSTED" and not state_of(runs)[2]
+    views = [load_view(run) for run in runs]
+    assert not programme(standings(views), Words("en")).front.signatures, "nothing to sign"
 
 
 def test_a_damaged_run_is_not_mended_by_a_later_pass(gates: Callable[..., list[Path]]) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 import secrets
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from scenarios.load import ConfigError
 from workloads.anonymise import Reading, anonymise
 from workloads.client import ClientError, Endpoint
+from workloads.command import Parser, carry_out
 from workloads.endpoint import EndpointError, api_key, check
 from workloads.load import read_load
 from workloads.plan import plan
@@ -22,14 +22,8 @@ from workloads.send import SendError, Sending, send
 from workloads.traces import BLOCK_TOKENS, Trace, TraceError, TraceFacts
 
 VOCABULARY_MAX = 10_000_000
-USAGE_ERROR = 4  # as pytest's
 
 Commands = Any  # argparse keeps the type of its subparsers to itself
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(USAGE_ERROR, f"kvgate: {message}; see `{self.prog} --help`\n")
 
 
 def _interrupt(_number: int, _frame: object) -> None:
@@ -46,25 +40,13 @@ def register(commands: Commands) -> None:
 
 def main(argv: list[str]) -> int:
     """Carry out one command; return the exit status. Errors are one line each."""
-    parser = _Parser(prog="python -m workloads", description=__doc__)
+    parser = Parser(prog="python -m workloads", description=__doc__)
     register(parser.add_subparsers(dest="command", required=True, metavar="COMMAND"))
     args = parser.parse_args(argv)
     run: Callable[[argparse.Namespace], int] = args.run
     signal.signal(signal.SIGTERM, _interrupt)  # whoever ends us wants what was recorded, too
-    try:
-        status = run(args)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read has enough; nothing may be written to the closed end while Python leaves.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        print("kvgate: interrupted; what was recorded by then is kept", file=sys.stderr)
-        return 130
-    except (ConfigError, TraceError, EndpointError, SendError, ClientError, OSError) as error:
-        print(f"kvgate: {' '.join(str(error).split())}", file=sys.stderr)
-        return USAGE_ERROR
-    return status
+    told = (ConfigError, TraceError, EndpointError, SendError, ClientError, OSError)
+    return carry_out(lambda: run(args), told, "what was recorded by then is kept")
 
 
 def _register_trace(commands: Commands) -> None:

@@ -45,9 +45,14 @@ def front(view: ReportView, t: Words, zone: ZoneInfo | None) -> Front:
         judged_title=t("requirements.front"),
         judged=_judged(view, t),
         judged_note=t("requirements.declared_note") if _is_declared(view) else t("requirements.note"),
-        signatures=() if view.imported else (t("sign.tester"), t("sign.vendor"), t("sign.customer")),
+        signatures=signers(t) if view.trusted and not view.imported else (),
         signed_on=t("sign.on"),
     )
+
+
+def signers(t: Words) -> tuple[str, ...]:
+    """Return who signs: on what is trusted, and only there."""
+    return t("sign.tester"), t("sign.vendor"), t("sign.customer")
 
 
 def marks(view: ReportView, t: Words) -> list[str]:
