@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, ValidationError
-from scipy import stats as distributions
+from scipy import special
 
 from gates.nodata import NoData
 from gates.stats import Estimate
@@ -79,6 +79,6 @@ def _prediction(values: Sequence[float]) -> Estimate:
     logs = np.log(np.asarray(values, dtype=float))
     n = int(logs.size)
     mean, sd = float(logs.mean()), float(logs.std(ddof=1))
-    half = float(distributions.t.ppf(0.5 + CONFIDENCE / 2, n - 1)) * sd * math.sqrt(1 + 1 / n)
+    half = float(special.stdtrit(n - 1, 0.5 + CONFIDENCE / 2)) * sd * math.sqrt(1 + 1 / n)
     whole = Estimate(mean, mean - half, mean + half, CONFIDENCE, n, "prediction interval over days")
     return replace(whole, point=math.exp(mean), low=math.exp(whole.low), high=math.exp(whole.high))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special
 
 Floats = NDArray[np.float64]
 
@@ -56,7 +56,7 @@ def half_width(sd: ArrayLike, n: int, alpha: float) -> Floats:
     """
     if n < 2 or not 0 < alpha < 0.5:
         raise ValueError("an interval needs at least two values and a one-sided error in (0, 0.5)")
-    half: Floats = float(stats.t.ppf(1 - alpha, n - 1)) * np.asarray(sd, dtype=float) / math.sqrt(n)
+    half: Floats = float(special.stdtrit(n - 1, 1 - alpha)) * np.asarray(sd, dtype=float) / math.sqrt(n)
     return half
 
 
@@ -170,7 +170,7 @@ def binomial_upper(failures: int, n: int, alpha: float) -> float:
     0 of n: 1 - alpha^(1/n), nearly -ln(alpha)/n. Raises ValueError for counts that make no share.
     """
     _counted(failures, n)
-    return 1.0 if failures == n else float(stats.beta.ppf(1 - alpha, failures + 1, n - failures))
+    return 1.0 if failures == n else float(special.betaincinv(failures + 1, n - failures, 1 - alpha))
 
 
 def binomial_lower(failures: int, n: int, alpha: float) -> float:
@@ -179,7 +179,7 @@ def binomial_lower(failures: int, n: int, alpha: float) -> float:
     Raises ValueError for counts that make no share.
     """
     _counted(failures, n)
-    return 0.0 if failures == 0 else float(stats.beta.ppf(alpha, failures, n - failures + 1))
+    return 0.0 if failures == 0 else float(special.betaincinv(failures, n - failures + 1, alpha))
 
 
 def wilson(hits: int, n: int, confidence: float = 0.95) -> Estimate:
@@ -188,7 +188,7 @@ def wilson(hits: int, n: int, confidence: float = 0.95) -> Estimate:
     Raises ValueError for counts that make no share.
     """
     _counted(hits, n)
-    z = float(stats.norm.ppf((1 + confidence) / 2))
+    z = float(special.ndtri((1 + confidence) / 2))
     share = hits / n
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))

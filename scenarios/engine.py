@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import openai
-
 from scenarios import diagnose, tiers
 from scenarios.model import Arm, ServedModel, Site, Tier
 from scenarios.process import (
@@ -244,6 +242,8 @@ def _await(
 
 def _complete_once(kept: Kept, plan: ArmPlan, base_url: str, deadline_s: float) -> None:
     """Ask for one token: a server can be healthy and yet unable to serve."""
+    import openai  # half a second that whoever starts no engine would wait for
+
     with openai.OpenAI(base_url=f"{base_url}/v1", api_key="none", max_retries=0, timeout=deadline_s) as client:
         try:
             answer = client.completions.create(
