@@ -11,15 +11,15 @@ import math
 import random
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from gates import criteria
 from scenarios import tiers
-from scenarios.load import load_scenario, load_site
-from scenarios.model import Site, stored_tokens
+from scenarios.load import Loaded, load_scenario, load_site
+from scenarios.model import Scenario, Site, stored_tokens
 from workloads import calibrate, control
 from workloads.attempts import enter, enter_end
 from workloads.blocks import plan_blocks
@@ -47,6 +47,8 @@ class Truth:
     )  # one request's; a wave's is longer with its step
     ttft_at_s: Mapping[tuple[str, int], float] = field(default_factory=dict)  # (arm, step): instead of ttft_s there
     ttft_in_s: Mapping[tuple[str, int], float] = field(default_factory=dict)  # (arm, block): before all the others
+    steps: Sequence[int] = ()  # instead of the rehearsal's
+    load: Mapping[str, object] = field(default_factory=dict)  # of the scenario's workload: instead of the rehearsal's
     decode_s: float = 0.2
     decode_at_s: Mapping[str, float] = field(default_factory=dict)  # by arm: instead of decode_s there
     late_s: Mapping[str, float] = field(default_factory=dict)  # by arm: more TTFT for one request of each wave
@@ -106,12 +108,19 @@ def make_run(folder: Path, truth: Truth | None = None) -> Path:
         return _Writer(folder, truth or Truth()).write()
 
 
+def _scenario(site: Loaded[Site], truth: Truth) -> Loaded[Scenario]:
+    found = load_scenario("rehearsal", site)
+    workload = found.value.workload.model_copy(update=dict(truth.load))
+    changed = {"steps": tuple(truth.steps) or found.value.steps, "workload": workload}
+    return replace(found, value=found.value.model_copy(update=changed))
+
+
 class _Writer:
     def __init__(self, folder: Path, truth: Truth) -> None:
         self.truth = truth
         self.run = RunDir.create(folder, "g3")
         self.site = load_site("rehearsal")
-        self.scenario = load_scenario("rehearsal", self.site)
+        self.scenario = _scenario(self.site, truth)
         self.draw = random.Random(truth.seed)
         self.now_ns = 10_000_000_000
         self.totals: dict[str, dict[str, float]] = {}  # by arm, since boot
@@ -125,7 +134,7 @@ class _Writer:
         self.run.write_bytes("criteria.toml", source.read_bytes())
         looks = criteria.load(source).looks
         self.plans = plan_blocks(scenario, looks.blocks, truth.seed)
-        facts = {
+        facts: Json = {
             "schema": SCHEMA,
             "run_id": self.run.run_id,
             "gate": "g3",
