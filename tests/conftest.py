@@ -1,0 +1,18 @@
+"""What all tests need of the process that they run in."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C reach what the tests start, also where a shell has started us in the background, without it."""
+    was = signal.getsignal(signal.SIGINT)
+    if was is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, was)
