@@ -123,7 +123,9 @@ def install(level):
     if is_fresh(level):
         return
     check_disk(level)
-    print("install: %s into .venv, once%s" % (level, " (about 3 minutes)" if level == "engine" else ""), flush=True)
+    # Not to stdout: that is for what the target itself prints, as `make draft-site > site.toml`.
+    took = " (about 3 minutes)" if level == "engine" else ""
+    print("install: %s into .venv, once%s" % (level, took), file=sys.stderr)
     if not os.path.exists(python_of_venv()):
         made = subprocess.run([sys.executable, "-m", "venv", VENV], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if made.returncode != 0:

@@ -17,7 +17,7 @@ from scenarios.load import ConfigError, load_scenario, load_site
 from workloads import signing
 from workloads.bundle import BundleError, open_bundle
 from workloads.command import Parser, carry_out
-from workloads.evidence import EvidenceError, Run, write_whole
+from workloads.evidence import MANIFEST, EvidenceError, Run, write_whole
 
 
 def main(argv: list[str]) -> int:
@@ -86,6 +86,8 @@ def _of_run(args: argparse.Namespace) -> int:
     """Return the exit status of what is done with one run."""
     if not args.run.is_dir():
         raise EvidenceError(f"{args.run}: no such run: give the folder of a run, as in runs/20260101T000000Z-g3-abcdef")
+    if args.command == "verify" and (args.run / MANIFEST).exists():  # whatever run.json has become
+        return _told(proof.verify_run(args.run, args.allowed_signers))
     run = Run(args.run)
     if args.command == "verify":
         return _told(proof.verify_run(args.run, args.allowed_signers))
@@ -95,8 +97,10 @@ def _of_run(args: argparse.Namespace) -> int:
     if args.command == "explain":
         print("\n".join((explain_arrival if judged["gate"] == arrival.GATE else explain)(run, judged)))
     else:
-        write_whole(args.run / "verdict.json", verdict.to_bytes(judged))
-        print("\n".join(verdict.summary_lines(judged)))
+        try:
+            write_whole(args.run / "verdict.json", verdict.to_bytes(judged))
+        finally:  # a verdict that cannot be written is one all the same
+            print("\n".join(verdict.summary_lines(judged)))
     return verdict.EXIT_STATUS[judged["verdict"]]
 
 

@@ -23,7 +23,7 @@ EXACT_BELOW = 2**53  # floats carry every whole number up to it
 SUMS_BELOW = 2**63  # what an int64 holds
 
 _fields = operator.itemgetter(
-    "id", "run", "arm", "finish_reason", "clock", "status", "error", "measured", "first_shared_read",
+    "id", "run", "arm", "trial", "finish_reason", "clock", "status", "error", "measured", "first_shared_read",
     "step", "block", "prompt_set", "prompt_index", "prompt_seed", "prompt_tokens_expected", "output_tokens_expected",
     "t_intended_ns", "t_sent_ns", "t_first_ns", "t_last_ns", "clock_offset_ns",
     "usage", "chunk_ns", "chunk_tokens", "output_token_ids", "first_logprobs",
@@ -38,6 +38,7 @@ class Columns:
     ids: tuple[str, ...]
     runs: frozenset[str]
     arms: frozenset[str]
+    trials: frozenset[str]
     finish_reasons: frozenset[str]
     clocks: frozenset[str]
     measured: frozenset[bool]
@@ -78,12 +79,12 @@ class _OddError(ValueError):
 
 def _columns(requests: Sequence[Json]) -> Columns:
     (
-        ids, runs, arms, finish_reasons, clocks, statuses, errors, measured, shared_reads,
+        ids, runs, arms, trials, finish_reasons, clocks, statuses, errors, measured, shared_reads,
         steps, blocks, prompt_sets, indices, seeds, prompt_expected, output_expected,
         intended, sent, first, last, offsets,
         usage, chunk_ns, chunk_tokens, token_ids, likely,
     ) = zip(*map(_fields, requests), strict=True)  # fmt: skip
-    _all_of(str, ids, runs, arms, finish_reasons, clocks)
+    _all_of(str, ids, runs, arms, trials, finish_reasons, clocks)
     _all_of(bool, measured, shared_reads)
     _all_of(dict, usage, likely)
     _all_of(list, chunk_ns, chunk_tokens, token_ids)
@@ -105,6 +106,7 @@ def _columns(requests: Sequence[Json]) -> Columns:
         ids=ids,
         runs=frozenset(runs),
         arms=frozenset(arms),
+        trials=frozenset(trials),
         finish_reasons=frozenset(finish_reasons),
         clocks=frozenset(clocks),
         measured=frozenset(measured),

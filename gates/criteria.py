@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from scenarios.load import ConfigError, Loaded, load_toml
+from scenarios.load import ConfigError, Loaded, line_of, load_toml
 from scenarios.model import CANDIDATE, RECOMPUTE, Name, NonNegativeFloat, PositiveFloat, PositiveInt, Site, Strict
 
 COUNTED = ("failed_requests", "tier_faults")
 HERE = Path(__file__).resolve().parent
-Share = Annotated[float, Field(gt=0, lt=0.5, allow_inf_nan=False)]
+# Below it the interval of three blocks is wider than any ratio that a number can hold.
+ALPHA_MIN = 0.0001
+Share = Annotated[float, Field(ge=ALPHA_MIN, lt=0.5, allow_inf_nan=False)]
+# The design judges nothing on fewer blocks than the three that recompute joins; a hundred take a lab days.
+BLOCKS_MIN, BLOCKS_MAX = 3, 100
+# What is wider lets pass whatever is measured. A share of the second arm's value (the design's is 0.02), and in log
+# ratio (the design's 0.03 and 0.10; 1.0 is a factor of 2.7, for a rehearsal's few requests).
+TOLERANCE_MAX, PRECISION_MAX = 0.1, 1.0
+INCREASE_MAX = 2.0  # three times as long
+_HEADER = re.compile(r"\s*\[\[?\s*([A-Za-z0-9_.\"'-]+)\s*\]\]?\s*(#.*)?")
 
 
 class Looks(Strict):
@@ -29,6 +39,8 @@ class Looks(Strict):
             raise ValueError("alpha: needs one value per look")
         if sorted(set(self.blocks)) != list(self.blocks):
             raise ValueError("blocks: must rise and not repeat")
+        if not BLOCKS_MIN <= self.blocks[0] <= self.blocks[-1] <= BLOCKS_MAX:
+            raise ValueError(f"blocks: a look judges {BLOCKS_MIN} to {BLOCKS_MAX} blocks: give numbers between these")
         return self
 
 
@@ -76,8 +88,7 @@ class Criterion(Strict):
             raise ValueError("compare: 'gain' belongs to a rate, 'reduction' and 'increase' to times")
         if len(set(self.arms)) != len(self.arms) or self.arms[0] != CANDIDATE:
             raise ValueError(f"arms: the first must be '{CANDIDATE}', whose fault a failure is, the second another arm")
-        if not counts and self.limit <= -1:
-            raise ValueError("limit: a share is above -1")
+        self._bounded(counts)
         if ("honest-recompute" in self.requires) != (RECOMPUTE in self.arms):
             raise ValueError(f"requires: 'honest-recompute' belongs to comparisons with '{RECOMPUTE}'")
         if (self.policy == "measured") != (self.precision is not None):
@@ -86,7 +97,40 @@ class Criterion(Strict):
             raise ValueError("limit: a reduction is below 1")
         if (self.alpha is None) != (self.min_blocks is None):
             raise ValueError("alpha: goes together with min_blocks")
+        if self.min_blocks is not None and not BLOCKS_MIN <= self.min_blocks <= BLOCKS_MAX:
+            raise ValueError(f"min_blocks: {self.min_blocks}: give a number from {BLOCKS_MIN} to {BLOCKS_MAX}")
         return self
+
+    def _bounded(self, counts: bool) -> None:
+        """Raise ValueError for numbers by which nothing, or everything, would pass."""
+        if counts and (self.limit < 0 or self.tolerance):
+            raise ValueError("limit: of a count it is 0 or more, and has no tolerance: give the number that is allowed")
+        if self.compare in ("reduction", "gain") and self.limit < 0:
+            raise ValueError(
+                f"limit: below 0 a {self.compare} would pass that is none: give 0 or more, and a tolerance"
+            )
+        if self.compare == "increase" and not -1 < self.limit <= INCREASE_MAX:
+            raise ValueError(f"limit: an increase is a share above -1: give at most {INCREASE_MAX:g}")
+        if self.tolerance > TOLERANCE_MAX:
+            told = f"{self.tolerance:g} lets nearly anything pass: give a share of at most {TOLERANCE_MAX:g}"
+            raise ValueError(f"tolerance: {told}, as 0.02 for 2 %")
+        if self.precision is not None and self.precision > PRECISION_MAX:
+            told = f"{self.precision:g} lets the point decide however the blocks scatter"
+            raise ValueError(f"precision: {told}: give at most {PRECISION_MAX:g}, in log ratio, as 0.03")
+        if self.band_high is not None and self.operator != ">=":
+            raise ValueError("band_high: belongs to reductions and gains: leave it out")
+        if self.band_high is not None and self.band_high <= self.limit:
+            raise ValueError(
+                f"band_high: {self.band_high:g} is not above the limit {self.limit:g}: the band begins there"
+            )
+
+
+class _OneOfThem(ValueError):
+    """A fault between criteria, with the place of the one to look at."""
+
+    def __init__(self, place: int, told: str) -> None:
+        super().__init__(told)
+        self.place = place
 
 
 class Criteria(Strict):
@@ -100,8 +144,9 @@ class Criteria(Strict):
     @model_validator(mode="after")
     def _ids_differ(self) -> Self:
         ids = [c.id for c in self.criterion]
-        if len(set(ids)) != len(ids):
-            raise ValueError("criterion: two of them have the same id")
+        for place, name in enumerate(ids):
+            if name in ids[:place]:
+                raise _OneOfThem(place, "criterion.id: two of them have the same id: give this one another")
         return self
 
 
@@ -142,8 +187,46 @@ def file_for(gate: str, site: Loaded[Site]) -> Path:
 
 
 def load(path: Path) -> Criteria:
-    """Return the criteria in `path`. Raises ConfigError with file, line, key and reason."""
-    return load_toml(path, Criteria).value
+    """Return the criteria in `path`. Raises ConfigError with file, line, criterion, key and reason."""
+    try:
+        return load_toml(path, Criteria).value
+    except ConfigError as error:
+        fault = error.__context__  # what the line was made of
+        if not isinstance(fault, ValidationError):
+            raise
+        raise ConfigError(_placed(path, fault, str(error))) from None
+
+
+def _placed(path: Path, error: ValidationError, told: str) -> str:
+    """Return the line that was told of a faulty criterion with its own place and id: all of them have the same keys."""
+    # The fault that was told: the first, but for a misspelt key, which goes before.
+    fault: Any = min(error.errors(include_url=False), key=lambda f: f["type"] != "extra_forbidden")
+    place = getattr(fault.get("ctx", {}).get("error"), "place", None)
+    if fault["loc"][:1] == ("criterion",) and len(fault["loc"]) > 1:
+        place = fault["loc"][1]
+    if not isinstance(place, int):
+        return told
+    text = _only(path.read_text(encoding="utf-8"), place)
+    key, _, reason = re.sub(rf"^{re.escape(str(path))}:\d+: ", "", told).partition(": ")
+    line = line_of(text, tuple(key.split(".")))
+    if line is None:  # written in one line, as `criterion = [{...}]`
+        return told
+    name = re.search(r"^\s*id\s*=\s*(.*?)\s*(#.*)?$", text, re.MULTILINE)
+    whose = f"criterion {name[1]}" if name else f"criterion {place + 1}, which has no id"
+    return f"{path}:{line}: {whose}: {key.removeprefix('criterion.')}: {reason}"
+
+
+def _only(text: str, place: int) -> str:
+    """Return the text with every line blank that is not of that [[criterion]], so that lines keep their numbers."""
+    lines: list[str] = []
+    at = -1
+    inside = False
+    for line in text.splitlines():
+        if header := _HEADER.fullmatch(line):
+            inside = header[1] == "criterion"
+            at += inside
+        lines.append(line if inside and at == place else "")
+    return "\n".join(lines)
 
 
 def cases(criteria: Criteria, steps: Sequence[int]) -> list[Case]:

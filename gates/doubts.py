@@ -76,8 +76,8 @@ def slow_recompute(run: Run, step: int, blocks: Sequence[int]) -> str | None:
 def strange_baseline(run: Run, step: int, blocks: Sequence[int], above_band: bool) -> str | None:
     """Return why the baseline is not the one that G2 has recorded, in either direction, or is slower than recompute.
 
-    Without a record only a gain above the band is doubted, and a rehearsal needs none. Raises ConfigError for a
-    record that is none.
+    Without a record, where the site names none, only a gain above the band is doubted, and a rehearsal needs none.
+    Raises ConfigError for a record that is none.
     """
     file = run.path / baseline.FILE
     if file.is_file():
@@ -88,6 +88,9 @@ def strange_baseline(run: Run, step: int, blocks: Sequence[int], above_band: boo
             told = _outside(run, record, metric, step, blocks)
             if told is not None:
                 return told
+    elif run.facts["site"]["baseline_record"] is not None:
+        told = f"the site names a record of its baseline, {run.facts['site']['baseline_record']}"
+        return f"{told}, but the run holds no {baseline.FILE}"
     elif above_band and run.facts["rehearsal"] is not True:
         return "the gain is above the band, and there is no record of G2 to hold the baseline against"
     return _slower_than_recompute(run, step, blocks) if above_band else None

@@ -14,6 +14,15 @@ from workloads.evidence import EvidenceError, read_jsonl
 
 Json = dict[str, Any]
 SHARES = (0.5, 0.9, 0.99)
+GIVE = "give the folder that `python -m workloads send` made, or its requests.jsonl"
+# What is read of every record, and of a successful one besides: docs/evidence.md.
+KEYS: dict[str, tuple[type, ...]] = {"status": (str,), "t_intended_ns": (int,), "t_sent_ns": (int, type(None))}
+KEYS_OK: dict[str, tuple[type, ...]] = {
+    "id": (str,), "clock": (str,), "first_shared_read": (bool,), "usage": (dict,), "prompt_tokens_expected": (int,),
+    "output_tokens_expected": (int,), "t_sent_ns": (int,), "t_first_ns": (int,), "t_last_ns": (int,),
+    "chunk_ns": (list,), "chunk_tokens": (list,),
+}  # fmt: skip
+IN_USAGE = ("prompt_tokens", "completion_tokens")
 
 
 class Figures:
@@ -86,6 +95,8 @@ def figures(path: Path) -> list[str]:
     file = path / "requests.jsonl" if path.is_dir() else path
     if not file.exists() and (parts := sorted(path.glob("*.part"))):
         raise EvidenceError(f"{file}: not there: the load was killed; give what it left instead: {parts[0]}")
+    if not file.exists():
+        raise EvidenceError(f"{file}: no such file: {GIVE}")
     return of(read_jsonl(file), file).lines()
 
 
@@ -96,10 +107,34 @@ def of(records: Iterable[Json], file: Path) -> Figures:
         try:
             found.take(record)
         except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
-            raise EvidenceError(f"{file}:{number}: not a request's record ({type(error).__name__})") from None
+            told = _fault(record) or f"a value is of the wrong kind ({type(error).__name__})"
+            raise EvidenceError(f"{file}:{number}: not a request's record: {told}: {GIVE}") from None
     if not found.requests:
-        raise EvidenceError(f"{file}: holds no request")
+        raise EvidenceError(f"{file}: holds no request: {GIVE}")
     return found
+
+
+def _fault(record: Json) -> str | None:
+    """Return which key of a record is missing or of the wrong kind; None where that is not what is wrong."""
+    wanted = KEYS | KEYS_OK if record.get("status") == "ok" else KEYS
+    for key, kinds in wanted.items():
+        if key not in record:
+            return f"key '{key}' is missing"
+        if type(record[key]) not in kinds:
+            return f"key '{key}' is {str(record[key])[:40]!r}, {_names(kinds)} wanted"
+    if "usage" in wanted:
+        for key in IN_USAGE:
+            if type(record["usage"].get(key)) is not int:
+                return f"key 'usage.{key}' is {str(record['usage'].get(key))[:40]!r}, {_names((int,))} wanted"
+        for key in ("chunk_ns", "chunk_tokens"):
+            if not all(type(value) is int for value in record[key]):
+                return f"key '{key}' holds something else than whole numbers"
+    return None
+
+
+def _names(kinds: tuple[type, ...]) -> str:
+    names = {int: "a whole number", str: "text", bool: "true or false", list: "a list", dict: "an object"}
+    return " or ".join(names.get(kind, "null") for kind in kinds)
 
 
 def _cell(value_s: float) -> str:

@@ -12,6 +12,8 @@ from gates.facts import Facts, gather
 from gates.looks import at_looks, ended_by
 from gates.rule import FAIL, INCONCLUSIVE, INVALID, PASS, worst
 from gates.stats import Estimate
+from gates.validity.breach import HOST
+from gates.validity.records import name_of
 from scenarios.model import BASELINE, CANDIDATE
 from workloads.evidence import Run
 
@@ -102,8 +104,14 @@ def _count(facts: Facts, case: Case) -> tuple[Estimate | None, str, str]:
     criterion, arm = case.criterion, case.criterion.arms[0]
     trials = [t for t in facts.run.trials() if (t.facts["arm"], t.facts["step"]) == (arm, case.step)]
     failed, total = metrics.failed_requests(trials)
+    stepped = {b.trial for b in facts.breaches if (b.check, b.whose) == ("clock", HOST)}
+    unclear, _ = metrics.failed_requests(trial for trial in trials if name_of(trial) in stepped)
     if criterion.metric == "failed_requests":
-        found, what = failed, f"{failed} of {total} requests failed"
+        found, what = failed - unclear, f"{failed - unclear} of {total} requests failed"
+        if unclear and found <= criterion.limit:
+            # The client takes an answer from before its request for none.
+            told = f"{unclear} of {total} requests failed while the host's clock was stepped"
+            return None, INVALID, f"{told}: nobody can say whether they did"
     else:
         mine = [b for b in facts.breaches if b.whose == arm and b.check != "errors"]
         mine = [b for b in mine if b.trial == "run" or f"/c{case.step}/" in b.trial]

@@ -142,8 +142,9 @@ def _noise(site: Loaded[Site]) -> tuple[dict[str, float], str]:
                 f"{site.path.parent / value.baseline_record}: noise: {', '.join(sorted(missing))} missing"
             )
         return {str(key): sd for key, sd in record.noise.items()}, f"G2's record {record.run_id}"
-    sd = value.pace.sd if value.pace is not None else 0.03
-    stated = "stated by the site" if value.pace is not None else "assumed"
+    sd = value.pace.sd if value.pace is not None else oc.DEFAULT_PRECISION
+    by_site = value.pace is not None and site.origins.get("pace.sd") != "default"
+    stated = "stated by the site" if by_site else "assumed: the site states no pace.sd"
     return dict.fromkeys(("ttft_p50_s", "output_tokens_per_s"), sd), f"sd {sd:g} of a block's log ratio, {stated}"
 
 

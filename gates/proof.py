@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from workloads import ledger, signing
-from workloads.evidence import EvidenceError, verify
+from workloads.evidence import MANIFEST, EvidenceError, verify
 from workloads.plain import shown
 
 Told = tuple[list[str], int]
@@ -27,7 +27,13 @@ def verify_run(path: Path, allowed_signers: Path | None) -> Told:
     try:
         signatures = signing.check(path, allowed)
     except (EvidenceError, OSError):
-        return lines, 1  # no manifest, so that nothing can have been signed; told above
+        # Told above; but what was signed was sealed, whatever has become of the manifest.
+        signed = [name for name in signing.FILES.values() if (path / name).exists()]
+        if signed and not (path / MANIFEST).exists():
+            lines = [
+                f"{MANIFEST}: missing, though {' and '.join(signed)} shows that the run was sealed: it was deleted"
+            ]
+        return lines, 1
     lines += [signature.line() for signature in signatures]
     if not any(signature.role == signing.OPERATOR for signature in signatures):
         reason = signing.problem(path)

@@ -83,8 +83,10 @@ def summary_lines(verdict: Json) -> list[str]:
         lines = [f"{rows[0]['verdict']:<12} all {len(rows)} rows"]
     else:
         lines = [f"{row['verdict']:<12} {row['id']}{_at(verdict, row)}: {row['reason']}" for row in rows]
-    against = [f"against the run: {reason}" for reason in verdict["reasons"][:3]]
-    return [*lines, *against, f"{str(verdict['gate']).upper()} verdict: {verdict['verdict']}"]
+    # What is against the run makes every row INVALID; beside any other verdict it is a note.
+    what = "against the run" if verdict["verdict"] == INVALID else "note"
+    told = [f"{what}: {reason}" for reason in verdict["reasons"][:3]]
+    return [*lines, *told, f"{str(verdict['gate']).upper()} verdict: {verdict['verdict']}"]
 
 
 def _at(verdict: Json, row: Json) -> str:
@@ -99,7 +101,7 @@ def _finish(run: Run, facts: Facts, rows: list[Json]) -> Json:
     collected, selected = (
         (selection.get(k) for k in ("collected", "selected")) if isinstance(selection, dict) else (0, 0)
     )
-    whole = type(collected) is int and type(selected) is int and 0 < collected == len(rows) <= selected
+    whole = type(collected) is int and type(selected) is int and 0 < collected == len(rows) == selected
     if verdict == PASS and not whole:
         verdict = INCONCLUSIVE
         reasons.append(f"only {selected} of {collected} tests of the gate were asked for")
@@ -111,9 +113,9 @@ def _finish(run: Run, facts: Facts, rows: list[Json]) -> Json:
     result: Json = _portable(
         {
             "schema": SCHEMA,
-            "gate": run.facts.get("gate"),
+            "gate": _scalar(run.facts.get("gate")),
             "verdict": verdict,
-            "rehearsal": run.facts.get("rehearsal"),
+            "rehearsal": _scalar(run.facts.get("rehearsal")),
             "attempt": number if type(number := run.facts.get("attempt")) is int else None,
             "acceptance": accepted,
             "reasons": reasons,
@@ -126,12 +128,17 @@ def _finish(run: Run, facts: Facts, rows: list[Json]) -> Json:
             "outputs": facts.outputs,
             "calibration": facts.calibration,
             "manifest_sha256": sha256_of(manifest) if manifest.is_file() else None,
-            "criteria_sha256": run.facts.get("criteria_sha256"),
+            "criteria_sha256": _scalar(run.facts.get("criteria_sha256")),
             "suite": suite()["version"],
         },
         f"{run.path}/",
     )
     return result
+
+
+def _scalar(value: object) -> object:
+    """Return what run.json says in one word; None for anything deeper, which is no such word."""
+    return value if isinstance(value, str | int | float | None) else None
 
 
 def _portable(value: Any, root: str) -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from scenarios import diagnose, tiers
-from scenarios.model import Arm, ServedModel, Site, Tier
+from scenarios.model import PROBE, Arm, ServedModel, Site, Tier
 from scenarios.process import (
     Activity,
     Kept,
@@ -247,7 +247,7 @@ def _complete_once(kept: Kept, plan: ArmPlan, base_url: str, deadline_s: float) 
     with openai.OpenAI(base_url=f"{base_url}/v1", api_key="none", max_retries=0, timeout=deadline_s) as client:
         try:
             answer = client.completions.create(
-                model=plan.model_name, prompt=[1, 2, 3], max_tokens=1, temperature=0, extra_body={"ignore_eos": True}
+                model=plan.model_name, prompt=list(PROBE), max_tokens=1, temperature=0, extra_body={"ignore_eos": True}
             )
         except openai.OpenAIError as error:
             log = read_log(kept.log)

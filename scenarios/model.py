@@ -30,6 +30,7 @@ RdmaPort = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}/[0-9]
 
 # The three arms that G3 compares. A scenario may declare more.
 RECOMPUTE, BASELINE, CANDIDATE = "recompute", "baseline", "candidate"
+PROBE = (1, 2, 3)  # the prompt that every start is asked for one token of: healthy is not yet able to serve
 
 
 class Medium(Strict):

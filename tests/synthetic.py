@@ -19,7 +19,7 @@ from unittest import mock
 from gates import criteria
 from scenarios import tiers
 from scenarios.load import Loaded, load_scenario, load_site
-from scenarios.model import Scenario, Site, stored_tokens
+from scenarios.model import PROBE, Scenario, Site, stored_tokens
 from workloads import calibrate, control
 from workloads.attempts import enter, enter_end
 from workloads.blocks import plan_blocks
@@ -299,6 +299,7 @@ class _Writer:
         self.truth.start(facts)
         folder = f"raw/{arm}/start-{number:02d}"
         self.run.write_json(f"{folder}/start.json", facts)
+        self._book(arm, self._asked_once(len(PROBE), 1), stored=False)
         self.run.write_bytes(f"{folder}/engine.log", b"ready\n")
         if names:
             self.run.write_bytes(f"{folder}/lmcache.log", b"ready\n")
@@ -313,6 +314,8 @@ class _Writer:
         chunks = 16 * scenario.largest_step()
         for number in range(scenario.workload.prompt_sets):
             requests = [self._stores(arm, number, index) for index in range(scenario.largest_step())]
+            for request in requests:
+                self._book(arm, request, stored=False)
             line: Json = {
                 "arm": arm,
                 "prompt_set": number,
@@ -373,7 +376,7 @@ class _Writer:
             "requests": [
                 {
                     "id": f"baseline-control-{role}", "role": role, "prompt_seed": prompt.prompt_seed(),
-                    "prompt_tokens_expected": prompt.tokens, "first_logprobs": likely(9 if role.startswith("exchanged") else 7),
+                    "first_logprobs": likely(9 if role.startswith("exchanged") else 7), **self._asked_once(prompt.tokens, 8),
                     "status": "ok", "error": None,
                 }
                 for role, prompt in (
@@ -382,8 +385,19 @@ class _Writer:
                 )
             ],
         }  # fmt: skip
+        for request in facts["requests"]:
+            self._book("baseline", request, stored=False)
         self.truth.control(facts)
         self.run.write_json("raw/baseline/control.json", facts)
+
+    def _asked_once(self, prompt_tokens: int, output_tokens: int) -> Json:
+        """Return what all records hold of the lengths and times of a request that is sent alone."""
+        sent_ns, self.now_ns = self.now_ns, self.now_ns + 1_000_000_000
+        return {
+            "t_sent_ns": sent_ns, "t_first_ns": self.now_ns, "t_last_ns": self.now_ns,
+            "prompt_tokens_expected": prompt_tokens, "output_tokens_expected": output_tokens,
+            "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": output_tokens},
+        }  # fmt: skip
 
     def _needles(self, arm: str) -> None:
         facts: Json = {"arm": arm, "start": self.starts[arm], "skipped": None, "expected": {}}

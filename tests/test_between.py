@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,11 @@ def test_a_new_start_counts_anew_and_needles_are_counted_for_what_they_are(tmp_p
 
     fewer = make_run(tmp_path / "b", Truth(blocks=1, rehearsal=False, needles=only({"arm": "recompute"}, uncounted)))
     (found,) = of_run(fewer, "between")
+    untold = only({"arm": "recompute"}, lambda facts: facts["after"].update(engine_metrics=None))
+    silent = make_run(tmp_path / "c", Truth(blocks=1, rehearsal=False, needles=untold))
+    assert of_run(silent, "between") == [
+        "between recompute's needles and recompute/c4/b01: no data on what the engine counted"
+    ]
     assert found.startswith("between recompute's needles and recompute/c4/b01 the engine counted 4 requests")
 
 
@@ -225,3 +231,45 @@ def test_ratios_that_do_not_vary_were_not_measured(tmp_path: Path) -> None:
     (row,) = [row for row in result["criteria"] if (row["id"], row["step"]) == ("ttft-p50-reduction", 2)]
     assert (row["verdict"], row["estimate"]) == ("INVALID", None)
     assert row["reason"].startswith("the blocks' ratios agree to ")
+
+
+def already(name: str, value: float, arm: str = "candidate") -> Any:
+    """A change by which every start of an arm has counted so much more before its first wave, and ever after."""
+
+    def change(snapshot: Json) -> None:
+        if snapshot["arm"] == arm:
+            snapshot["engine_metrics"] = re.sub(
+                rf"(?m)^({re.escape(name)}{{[^}}]*}}) (\S+)$",
+                lambda found: f"{found[1]} {float(found[2]) + value}",
+                snapshot["engine_metrics"],
+            )
+
+    return change
+
+
+@pytest.mark.parametrize("lab", [True, False], ids=["exclusive", "resident"])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("vllm:e2e_request_latency_seconds_count", "requests"),
+        ("vllm:time_to_first_token_seconds_count", "first tokens"),
+        ("vllm:prompt_tokens_total", "prompt tokens"),
+        ("vllm:generation_tokens_total", "output tokens"),
+    ],
+)
+def test_what_a_start_was_asked_before_its_first_wave_is_told(tmp_path: Path, lab: bool, name: str, told: str) -> None:
+    path = make_run(tmp_path, Truth(blocks=5, rehearsal=not lab, snapshot=already(name, 500)))
+    assert verdict.judge(Run(path))["verdict"] == "INVALID"
+    found = [line for line in of_run(path, "between") if "the first of its start" in line]
+    assert len(found) == (5 if lab else 1)
+    assert all(f"{told}, " in line and "are on record: the others are nobody's" in line for line in found)
+
+
+def test_counters_that_are_not_there_before_the_first_wave_are_told(tmp_path: Path) -> None:
+    def gone(snapshot: Json) -> None:
+        if (snapshot["arm"], snapshot["wave"], snapshot["when"]) == ("candidate", 0, "before"):
+            lines = snapshot["engine_metrics"].splitlines(keepends=True)
+            snapshot["engine_metrics"] = "".join(line for line in lines if "generation_tokens_total" not in line)
+
+    path = make_run(tmp_path, Truth(blocks=1, snapshot=gone))
+    assert any(line.startswith("before candidate/c") and "there is no data" in line for line in of_run(path, "between"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any
@@ -26,7 +25,7 @@ Place = tuple[str | int, ...]
 ABSENT = "nothing"
 ODD: list[Any] = [
     ABSENT, None, True, False, 0, 1, 2, -1, 17, 1.0, 2.0, 0.5, "x", "", "ok", "failed", "user", "kernel", "stop",
-    [], [0], [True], [1.0], ["a"], {}, {"a": -1.0}, {"a": "b"}, {"a": True}, 2**53, 2**63, -(2**63), 2**200, 1e300,
+    [], [0], [True], [1.0], ["a"], {}, {"a": -1.0}, {"a": "b"}, {"a": True}, 2**53, 2**63, -(2**63), 2**200, 1e300, 1e999,
 ]  # fmt: skip
 SCALED: list[Callable[[Any], Any]] = [float, bool, str, lambda v: v + 1, lambda v: v - 1, lambda v: v * 2, lambda v: -v]
 
@@ -63,7 +62,7 @@ def change(record: Json, place: Place, new: Any) -> None:
 
 
 def read(trial: Trial, records: list[Json], by_columns: bool) -> digest.Digest:
-    lines = [json.loads(json.dumps(record)) for record in records]
+    lines = copy.deepcopy(records)
     with mock.patch.object(Trial, "requests", lambda _: iter(lines)):
         if by_columns:
             return digest._read(run_of(trial), trial)

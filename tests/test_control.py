@@ -138,6 +138,11 @@ LOST: dict[str, tuple[dict[tuple[str, str], set[int]], str, str]] = {
     "by the baseline": ({("baseline", "read"): {0, 1}}, "baseline", "INVALID"),
     "never known to the candidate": ({("candidate", "computed"): {2}, ("candidate", "read"): {2}}, "", "PASS"),
     "not known to recompute": ({("recompute", "computed"): {2}, ("candidate", "read"): {2}}, "", "PASS"),
+    "all by the candidate": (
+        {("candidate", "computed"): {0, 1, 2, 3}, ("candidate", "read"): {0, 1, 2, 3}},
+        "harness",
+        "INVALID",
+    ),
     "all by recompute": ({("recompute", "computed"): {0, 1, 2, 3}}, "harness", "INVALID"),
 }
 

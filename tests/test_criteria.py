@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gates import criteria
+from gates import criteria, oc
 from scenarios.load import ConfigError, load_site
 
 TEXT = criteria.default_file("g3").read_text(encoding="utf-8")
@@ -81,3 +81,83 @@ def test_a_wrong_file_is_refused(tmp_path: Path, old: str, new: str, told: str) 
         criteria.load(path)
     assert told in str(caught.value)
     assert re.match(rf"{re.escape(str(path))}:\d+: ", str(caught.value))
+
+
+def refused(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "g3.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        criteria.load(path)
+    return str(caught.value).removeprefix(f"{path}:")
+
+
+@pytest.mark.parametrize(
+    ("criterion", "old", "new", "key"),
+    [
+        ("throughput-gain", "limit = 0.29", 'limit = "0.29"', "limit"),
+        ("throughput-gain", "limit = 0.29", "limit = nan", "limit"),
+        ("guard-tpot", "precision = 0.10", "precision = 0.10\nprecison = 1", "precison"),
+        ("failed-requests", 'policy = "exact"', 'policy = "proven"', "policy"),
+        ("tier-faults", 'id = "tier-faults"', 'id = "failed-requests"', "id"),
+    ],
+)
+def test_a_fault_is_told_with_its_own_line_and_criterion(
+    tmp_path: Path, criterion: str, old: str, new: str, key: str
+) -> None:
+    begin = TEXT.index(f'id = "{criterion}"')
+    text = TEXT[:begin] + TEXT[begin:].replace(old, new, 1)
+    told = refused(tmp_path, text)
+    line = 1 + text[: text.index(f"{key} = ", begin)].count("\n")
+    name = new.removeprefix("id = ") if key == "id" else f'"{criterion}"'
+    assert told.startswith(f"{line}: criterion {name}: {key}: ")
+    assert "\n" not in told
+
+
+def test_a_missing_key_is_looked_for_in_the_criterion_that_lacks_it(tmp_path: Path) -> None:
+    head, own = TEXT.split('id = "guard-itl-p99"\n')
+    text = head + 'id = "guard-itl-p99"\n' + own.replace("precision = 0.10\n", "", 1)
+    told = refused(tmp_path, text)
+    line = head.count("\n")  # its [[criterion]]
+    assert told.startswith(f'{line}: criterion "guard-itl-p99": precision: belongs to policy')
+
+
+def test_a_criterion_without_an_id_is_told_by_its_number(tmp_path: Path) -> None:
+    told = refused(tmp_path, TEXT.replace('id = "throughput-gain"\n', ""))
+    line = TEXT[: TEXT.index('id = "throughput-gain"')].count("\n")  # its [[criterion]]
+    assert told.startswith(f"{line}: criterion 2, which has no id: id: is missing")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("blocks = [5, 8, 12]", "blocks = [1, 8, 12]", "looks.blocks: a look judges 3 to 100 blocks"),
+        ("blocks = [5, 8, 12]", "blocks = [5, 8, 100000000]", "looks.blocks: a look judges 3 to 100 blocks"),
+        ("alpha = [0.010,", "alpha = [1e-300,", "looks.alpha: "),
+        ("tolerance = 0.02", "tolerance = 5", 'criterion "throughput-gain": tolerance: 5 lets nearly anything pass'),
+        ("tolerance = 0.02", "tolerance = 0.11", 'criterion "throughput-gain": tolerance: '),
+        ("band_high = 0.40", "band_high = 0.2", 'criterion "throughput-gain": band_high: 0.2 is not above the limit'),
+        ("precision = 0.03", "precision = 1.1", 'criterion "ttft-p50-reduction": precision: 1.1 lets the point decide'),
+        ("limit = 0.29", "limit = -0.9", 'criterion "throughput-gain": limit: below 0'),
+        ("limit = 0.105", "limit = 1e9", 'criterion "guard-ttft-p99": limit: an increase'),
+        ("limit = 0.105", "limit = 0.105\nband_high = 0.2", 'criterion "guard-ttft-p99": band_high: belongs to'),
+        ('compare = "count"', 'compare = "count"\ntolerance = 0.1', 'criterion "failed-requests": limit: of a count'),
+        ("min_blocks = 3", "min_blocks = 1", 'criterion "ttft-p50-vs-recompute": min_blocks: 1: give a number from 3'),
+    ],
+)  # fmt: skip
+def test_numbers_by_which_nothing_or_everything_would_pass_are_refused(
+    tmp_path: Path, old: str, new: str, told: str
+) -> None:
+    assert old in TEXT
+    line, _, rest = refused(tmp_path, TEXT.replace(old, new, 1)).partition(": ")
+    assert rest.startswith(told)
+    assert int(line) > 1
+
+
+def test_the_widest_numbers_that_are_allowed_can_be_simulated(tmp_path: Path) -> None:
+    text = TEXT.replace("[5, 8, 12]", f"[{criteria.BLOCKS_MIN}, 8, {criteria.BLOCKS_MAX}]")
+    text = text.replace("tolerance = 0.02", f"tolerance = {criteria.TOLERANCE_MAX}")
+    text = text.replace("precision = 0.03", f"precision = {criteria.PRECISION_MAX}").replace("0.010", "0.0001")
+    path = tmp_path / "g3.toml"
+    path.write_text(text, encoding="utf-8")
+    found = oc.p_pass(criteria.load(path), [0.75], [1.29], repetitions=20)
+    assert found.pass_.n == 20

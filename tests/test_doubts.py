@@ -14,7 +14,7 @@ from gates import baseline, verdict
 from gates.nodata import NoData
 from scenarios.load import ConfigError
 from tests.synthetic import Truth, make_run, put
-from workloads.evidence import Run
+from workloads.evidence import Run, RunDir
 
 Json = dict[str, Any]
 NEAR = {"recompute": 3.0, "baseline": 1.2, "candidate": 0.84}  # a gain inside the band
@@ -71,13 +71,24 @@ def test_a_lab_with_a_fitting_record_may_be_above_the_band(tmp_path: Path) -> No
 def test_above_the_band_without_a_record_is_invalid_in_a_lab(tmp_path: Path) -> None:
     path = make_run(tmp_path, Truth(rehearsal=False, seal=False))
     (path / "baseline.json").unlink()
-    from workloads.evidence import RunDir
-
     RunDir(path).seal("end")
     result = verdict.judge(Run(path))
     mine = [row for row in result["criteria"] if row["arms"] == ["candidate", "baseline"]]
     assert verdicts(mine) == {"INVALID"}
     assert "no record of G2" in mine[0]["reason"]
+
+
+def test_a_record_that_the_site_names_is_missed_within_the_band_too(tmp_path: Path) -> None:
+    def named(facts: Json) -> None:
+        facts["site"]["baseline_record"] = "g2/baseline.json"
+
+    path = make_run(tmp_path, Truth(rehearsal=False, ttft_s=NEAR, run=named, seal=False))
+    (path / "baseline.json").unlink()
+    RunDir(path).seal("end")
+    result = verdict.judge(Run(path))
+    mine = [row for row in result["criteria"] if row["arms"] == ["candidate", "baseline"]]
+    assert verdicts(mine) == {"INVALID"}
+    assert "names a record of its baseline, g2/baseline.json, but the run holds no baseline.json" in mine[0]["reason"]
 
 
 @pytest.mark.parametrize("factor", [0.7, 1.4])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -126,3 +127,19 @@ def test_usage_errors_are_one_line(args: tuple[object, ...]) -> None:
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.startswith("kvgate: ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["rejudge", "explain"])
+def test_words_that_a_terminal_cannot_show_change_no_status(tmp_path: Path, command: str) -> None:
+    path = make_run(tmp_path, Truth(incidents=[{"whose": "host", "kind": "aborted", "message": "磁盘已满"}]))
+    argv = [sys.executable, "-m", "gates", command, str(path)]
+    done = subprocess.run(argv, cwd=ROOT, env={**os.environ, "PYTHONIOENCODING": "latin-1"}, capture_output=True)
+    assert (done.returncode, done.stderr) == (11, b"")
+
+
+def test_a_verdict_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    path = make_run(tmp_path)
+    (path / "verdict.json").mkdir()
+    done = gates("rejudge", path)
+    assert done.returncode == 4 and done.stderr.count("\n") == 1
+    assert "verdict: " in done.stdout

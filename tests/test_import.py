@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -280,6 +281,38 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert gates("rejudge", moved)[0] == 11 and gates("verify", moved)[0] == 1
 
 
+ODD_FILES: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a folder": Path.mkdir,
+    "sparse": lambda path: (path.touch(), os.truncate(path, 1 << 21)),
+}
+
+
+@pytest.mark.parametrize("name", ODD_FILES)
+def test_what_is_no_file_of_an_import_is_told_without_waiting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(store, "BYTES_MAX", 1 << 20)
+    run, _ = imported(tmp_path, "baseline.json", "stopped.json")
+    (run / "raw/import/candidate-01.json").unlink()
+    ODD_FILES[name](run / "raw/import/candidate-01.json")
+    for what in ("rejudge", "explain"):
+        assert program.main([what, str(run)]) == 11
+        out, err = capsys.readouterr()
+        assert err == "" and "candidate-01.json" in out
+    told = "not a plain file" if name != "sparse" else "larger than 1 MiB"
+    assert any(f"raw/import/candidate-01.json: {told}" in r for r in verdict.judge(Run(run))["reasons"])
+
+
+@pytest.mark.parametrize("name", ["a pipe", "a device", "a folder", "sparse"])
+def test_what_is_no_file_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(store, "BYTES_MAX", 1 << 20)
+    ODD_FILES[name](tmp_path / "x.json")
+    with pytest.raises(EvidenceError, match=r"x\.json: (no such file|larger than)"):
+        store.take(tmp_path / "x.json", "candidate")
+
+
 GUIDE = json.dumps({"metadata": {}, "args": {}, "benchmarks": []}).encode()
 PLAIN = (DATA / "plain.json").read_bytes()
 REFUSED: dict[str, tuple[bytes, str]] = {
@@ -368,6 +401,14 @@ def test_a_large_file_takes_seconds(tmp_path: Path) -> None:
     _, judged = imported(tmp_path, held, {**held, "rtfx": 1.0})
     assert time.monotonic() - began < 60
     assert not judged["breaches"]
+
+
+def test_a_key_twice_among_many_is_found_at_once() -> None:
+    held = ",".join(f'"k{i}":0' for i in range(200_000))
+    began = time.process_time()
+    with pytest.raises(EvidenceError, match="f:1: result 1: key 'k199999' stands there twice"):
+        list(documents(f'{{{held},"k199999":0}}'.encode(), "f"))
+    assert time.process_time() - began < 5  # by comparing each with each it takes a quarter of an hour
 
 
 # Property tests: whatever the bytes, a reader says what it is or refuses it in one line.

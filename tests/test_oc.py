@@ -208,6 +208,23 @@ def test_a_truth_that_is_none_is_refused(ratios: list[float], gains: list[float]
         ("--away nan", "--away is a number"),
         ("--attempt 0", "counted from 1"),
         ("--ttft-ratios 0.7 0.8 --gains 1.3 1.3 1.3", "each step needs one"),
+        ("--ttft-ratios 0.7 0.8 0.7 --steps 2", "--steps 2: give one ratio and one gain, or 2 of each"),
+        ("--away 0 --ttft-ratios 0.7", "give one of them"),
+        ("--away 0 --gains 1.3", "give one of them"),
+        ("--away 1e300", "--away is a number"),
+        ("--between 1e300", "--between one that is not negative"),
+        ("--steps 0", "--steps is a number from 1"),
+        ("--steps 1000000000", "--steps is a number from 1"),
+        ("--seed -1", "--seed is a whole number"),
+        ("--sd 1e300", "an sd is not negative and at most 3"),
+        ("--sd-throughput nan", "an sd is not negative and at most 3"),
+        ("--guard-sd 1e300", "an sd is not negative and at most 3"),
+        (f"--attempt 1{'0' * 400}", "--attempt is at most"),
+        ("--out /dev/null/x", "--out: /dev/null/x: cannot be made: Not a directory"),
+        ("--decision /nowhere/decision.md", "/nowhere/decision.md: cannot be written"),
+        ("--decision /tmp", "/tmp: cannot be written"),
+        ("--decision decision.md --repetitions 0", "--repetitions is counted from 1"),
+        ("--decision decision.md --sd 0.05 --fixed-order", "leave out --sd, --fixed-order"),
     ],
 )
 def test_options_that_make_no_sense_are_one_line(options: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,6 +257,7 @@ def test_noise_from_a_file(tmp_path: Path) -> None:
         ("log_ttft_ratio\n0.1\nnan\n", ":3: log_ttft_ratio: 'nan' is no number"),
         ("log_ttft_ratio\n0.1\n0.2\n", "2 rows of noise, 5 needed"),
         ("log_ttft_ratio\n" + "0.1\n" * 6, "does not vary"),
+        ("log_ttft_ratio\n0.1\n1e308\n", ":3: log_ttft_ratio: 1e+308 is no log ratio"),
         ("", "needs a column"),
     ],
 )
@@ -273,6 +291,22 @@ def test_the_command_prints_a_table_and_draws_the_same_picture_twice(
     assert "INCONCLUSIVE" in (tmp_path / "a/oc.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("options", ["--sd 3 --guard-sd 3", "--away 1000 --between 1000", "--attempt 1000 --sd 0"])
+def test_the_farthest_that_can_be_asked_for_is_simulated_without_a_warning(options: str) -> None:
+    assert sum(ends(of(f"{options} --steps 1 --repetitions 50"))) == pytest.approx(1)
+
+
+def test_a_file_of_oc_that_cannot_be_written_is_named_and_nothing_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "oc.md").mkdir()
+    argv = ["oc", "--away", "0", "--steps", "1", "--repetitions", "10", "--out", str(tmp_path)]
+    assert gates_main.main(argv) == 4
+    told = capsys.readouterr().err
+    assert f"{tmp_path / 'oc.md'}: cannot be written" in told and told.count("\n") == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["oc.md"]
+
+
 def test_the_document_says_so_where_a_bar_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KVGATE_SHARED", str(tmp_path))  # no real noise
     monkeypatch.setattr(decision, "WRONG", 1e-6)
@@ -296,3 +330,15 @@ def test_the_shipped_document_holds_what_its_commands_give(options: str) -> None
     assert show.share(found.pass_) in line
     assert show.share(found.inconclusive) in line
     assert f"{found.mean_blocks.point:.2f}" in line
+
+
+def test_the_shipped_document_is_made_of_the_template() -> None:
+    text = (ROOT / "docs/decision.md").read_text(encoding="utf-8").splitlines()
+    template = decision.TEMPLATE.read_text(encoding="utf-8").splitlines()
+    assert [line for line in template if "[[" not in line and line not in text] == []
+
+
+def test_the_document_names_no_policy_that_no_site_can_have() -> None:
+    text = decision.TEMPLATE.read_text(encoding="utf-8")
+    assert "`resident`" in text and "`exclusive`" in text
+    assert "`swap`" not in text

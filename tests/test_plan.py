@@ -130,6 +130,25 @@ def test_the_noise_is_that_of_g2_once_there_is_a_record(tmp_path: Path) -> None:
         plan.power(site, scenario, CRITERIA)
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("[pace]", "[pace]"), "sd 0.03 of a block's log ratio, assumed: the site states no pace.sd"),
+        (("[pace]", "[pace]\nsd = 0.03"), "sd 0.03 of a block's log ratio, stated by the site"),
+        (("[pace]", "[pace]\nsd = 0.05"), "sd 0.05 of a block's log ratio, stated by the site"),
+        (
+            ("[pace]\nstart_s = 780.0\nprefill_tokens_per_s = 8000.0\ndecode_s_per_token = 0.03\n", ""),
+            "sd 0.03 of a block's log ratio, assumed: the site states no pace.sd",
+        ),
+    ],
+)
+def test_where_the_noise_is_from_is_told(
+    tmp_path: Path, change: tuple[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "REPETITIONS", 1)
+    assert plan.power(*lab(tmp_path, change), CRITERIA).noise == told
+
+
 def test_the_command_prints_it_and_refuses_in_one_line() -> None:
     def command(*args: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "gates", "plan", *args]

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gates import __main__ as program
 from gates import verdict
 from tests.synthetic import Truth, make_run
 from workloads.evidence import MANIFEST, EvidenceError, Run, RunDir, verify
@@ -53,6 +54,42 @@ def test_verdict_reports_and_signatures_are_no_evidence(sealed: Path) -> None:
     for name in (*names, f"{MANIFEST}.sig", f"{MANIFEST}.witness.sig", f"{MANIFEST}.sig.error"):
         (sealed / name).write_text("x", encoding="utf-8")
     assert verify(sealed) == []
+
+
+DERIVED_NAMES = ("verdict.json", "report.en.pdf", f"{MANIFEST}.sig", f"{MANIFEST}.witness.sig", f"{MANIFEST}.sig.error")
+OTHER_THAN_PLAIN: dict[str, Callable[[Path, Path], object]] = {
+    "a link": lambda place, file: place.symlink_to(file),
+    "a dangling link": lambda place, _: place.symlink_to("nowhere"),
+    "a link to a folder": lambda place, file: place.symlink_to(file.parent),
+    "a hard link": lambda place, file: os.link(file, place),
+    "a pipe": lambda place, _: os.mkfifo(place),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_THAN_PLAIN)
+def test_what_is_no_evidence_may_be_a_link_and_is_not_opened(sealed: Path, kind: str) -> None:
+    """A web server's or a shared folder's own: none of it can change what was measured."""
+    (sealed.parent / "web.pdf").write_bytes(b"x")
+    for name in DERIVED_NAMES:
+        OTHER_THAN_PLAIN[kind](sealed / name, sealed.parent / "web.pdf")
+    assert verify(sealed) == []
+    RunDir(sealed).seal("again")
+    assert verify(sealed) == [] and not [name for name in DERIVED_NAMES if name in (sealed / MANIFEST).read_text()]
+
+
+def test_a_folder_with_a_derived_name_hides_nothing(sealed: Path) -> None:
+    (sealed / "report.en.pdf").mkdir()
+    (sealed / "report.en.pdf/requests.jsonl").write_bytes(b"")
+    assert verify(sealed) == [
+        "report.en.pdf: a folder, where a file would be no evidence: added since the run was sealed"
+    ]
+
+
+def test_a_run_is_not_sealed_onto_what_is_no_manifest(sealed: Path) -> None:
+    (sealed / MANIFEST).rename(sealed.parent / "m")
+    os.mkfifo(sealed / MANIFEST)
+    with pytest.raises(EvidenceError, match="not a plain file"):
+        RunDir(sealed).seal("end")
 
 
 @pytest.mark.parametrize("name", ["report.evil", "report.x.html", "x.sig", "LEDGER.extract.json", "raw/verdict.json"])
@@ -119,7 +156,10 @@ ODD: dict[str, tuple[Damage, str]] = {
     "a link": (link, "incidents.jsonl: a symbolic link, not a plain file of this run"),
     "a linked folder": (link_folder, "raw/a: a symbolic link, not a plain file of this run"),
     "a dangling link": (lambda p: (p / "x").symlink_to("nowhere"), "x: a symbolic link, not a plain file"),
-    "a derived name that is a link": (lambda p: (p / "verdict.json").symlink_to("run.json"), "verdict.json: a symbolic"),
+    "a folder with a derived name": (lambda p: (p / "verdict.json").mkdir(), "verdict.json: a folder, where a file"),
+    "a manifest that is a pipe": (
+        lambda p: ((p / MANIFEST).unlink(), os.mkfifo(p / MANIFEST)), f"{MANIFEST}: not a plain file",
+    ),
     "a pipe": (lambda p: os.mkfifo(p / "raw/pipe"), "raw/pipe: a pipe, socket or device, not a plain file of this run"),
     "a socket": (listen, "s: a pipe, socket or device"),
     "a hard link": (
@@ -297,10 +337,35 @@ BAD: dict[str, tuple[Damage, str]] = {
     "a pipe for the criteria": (
         lambda p: ((p / "criteria.toml").unlink(), os.mkfifo(p / "criteria.toml")), "a pipe, socket or device",
     ),
+    "a key twice": (
+        lambda p: rewrite(p / "raw/candidate/c2/b01/requests.jsonl", b'"t_first_ns":', b'"t_first_ns":1,"t_first_ns":'),
+        "raw/candidate/c2/b01/requests.jsonl:1: key 't_first_ns' stands there twice",
+    ),
+    "a key twice in a snapshot": (
+        lambda p: rewrite(p / "raw/candidate/c2/b01/counters.jsonl", b'"t_ns":', b'"t_ns" :1,"t_ns":'),
+        "raw/candidate/c2/b01/counters.jsonl:1: key 't_ns' stands there twice",
+    ),
+    "a key twice in a document": (
+        lambda p: rewrite(p / "blocks/b02.json", b'"complete":', b'"complete": false, "complete":'),
+        "blocks/b02.json: key 'complete' stands there twice",
+    ),
     "no end": (
         lambda p: ((p / MANIFEST).unlink(), RunDir(p).seal("look-5")), "the run did not come to its end",
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OTHER_THAN_PLAIN)
+def test_a_linked_verdict_or_report_takes_nothing_from_a_run(
+    run_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    (run_path.parent / "web.pdf").write_bytes(b"x")
+    for name in ("verdict.json", "report.en.pdf"):
+        OTHER_THAN_PLAIN[kind](run_path / name, run_path.parent / "web.pdf")
+    assert program.main(["rejudge", str(run_path)]) == 0
+    assert "G3 verdict: PASS" in capsys.readouterr().out
+    assert json.loads((run_path / "verdict.json").read_bytes())["verdict"] == "PASS"
+    assert (run_path.parent / "web.pdf").read_bytes() == b"x"  # put in the link's place, not behind it
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -328,6 +393,16 @@ def test_a_run_that_is_not_as_sealed_is_invalid_and_nothing_is_written(run_path:
     assert result["reasons"]
     json.dumps(result, allow_nan=False)
     assert sorted(p.as_posix() for p in run_path.rglob("*")) == before
+
+
+def test_run_json_with_a_key_twice_is_refused_and_judged_as_neither(
+    run_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rewrite(run_path / "run.json", b'"rehearsal": ', b'"rehearsal": false,\n "rehearsal": ')
+    before = sorted(p.name for p in run_path.iterdir())
+    assert program.main(["rejudge", str(run_path)]) == 4
+    assert "run.json: key 'rehearsal' stands there twice" in capsys.readouterr().err
+    assert sorted(p.name for p in run_path.iterdir()) == before
 
 
 def test_a_newer_run_is_refused(run_path: Path) -> None:

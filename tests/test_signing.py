@@ -237,3 +237,58 @@ def test_sign_and_verify_on_the_command_line(run: RunDir, keys: Path, capsys: py
     status, out, _ = gates("sign", run.path, "--key", keys / "operator", "--as", "operator")
     assert (status, (run.path / f"{MANIFEST}.sig").exists()) == (1, False)
     assert "extra: added since the run was sealed" in out
+
+
+NOT_SIGNERS = {
+    "a folder": (None, ": the allowed signers cannot be read: "),
+    "binary": (b"\x00\xff\xfe" * 100, ":1: "),
+    "another's words": (b"hello\n", ":1: "),
+    "a key without its name": (b"ssh-ed25519 AAAA\n", ":1: "),
+    "half a key": (b"# ours\n\n \na@example.com ssh-ed25519 AAAA\n", ":4: invalid key: "),
+    "unknown option": (b"a@example.com what=1 %s\n", ":1: bad options"),
+    "after a good line": (b"operator@example.com %s\nb@example.com rsa x\n", ":2: "),
+    "a private key": (b"-----BEGIN OPENSSH PRIVATE KEY-----\nx\n", ": a private key, not the allowed signers: "),
+    "huge": (b"#" * (1 << 20) + b"#\n", ": longer than any list"),
+}
+
+
+@needs_keygen
+@pytest.mark.parametrize("name", NOT_SIGNERS)
+def test_what_is_no_list_of_signers_is_refused_in_one_line(
+    run: RunDir, keys: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content, told = NOT_SIGNERS[name]
+    sign(run.path, keys / "operator", OPERATOR)
+    file = tmp_path / "signers"
+    if content is None:
+        file.mkdir()
+    else:
+        key = b" ".join((keys / "operator.pub").read_bytes().split()[:2])
+        file.write_bytes(content.replace(b"%s", key))
+    assert main(["verify", str(run.path), "--allowed-signers", str(file)]) == 4
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1
+    assert printed.err.startswith(f"kvgate: {file}{told}")
+
+
+@needs_keygen
+@pytest.mark.parametrize("extra", [b"", b"# whom we know\n\n \t\n", b'*@example.com namespaces="kvgate" %s\n'])
+def test_a_list_as_ssh_keygen_takes_it_is_taken(run: RunDir, keys: Path, tmp_path: Path, extra: bytes) -> None:
+    sign(run.path, keys / "operator", OPERATOR)
+    key = b" ".join((keys / "operator.pub").read_bytes().split()[:2])
+    file = tmp_path / "signers"
+    file.write_bytes(b"%s\noperator@example.com %s a comment" % (extra.replace(b"%s", key), key))
+    assert one(run.path, file).state == GOOD
+
+
+def test_a_manifest_that_is_gone_from_beside_its_signature_was_there(
+    run: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run.path / MANIFEST).unlink()
+    assert main(["verify", str(run.path)]) == 1
+    assert "the run was never sealed" in capsys.readouterr().out
+    (run.path / signing.FILES[OPERATOR]).write_bytes(b"x")
+    assert main(["verify", str(run.path)]) == 1
+    told = capsys.readouterr().out
+    assert told.startswith(f"{MANIFEST}: missing, though {signing.FILES[OPERATOR]} shows that the run was sealed")
+    assert "never" not in told

@@ -50,6 +50,7 @@ FAULTS: dict[str, tuple[Any, str]] = {
     "the baseline's adapter": (as_baseline, "candidate/start-01: LMCache was started with "),
     "the baseline's path": (lambda f: f["tier"].update(path="/srv/runs/r/local-nvme"), "its tier lies in /srv/runs/r/local-nvme, 'fx100' is the site's 'fx100'"),
     "the baseline's folder, by LMCache itself": (lambda f: f["lmcache_config"]["storage_manager"]["l2_adapter_config"]["adapters"][0].update(base_path="/srv/runs/r/local-nvme"), "LMCache says that it keeps its chunks in /srv/runs/r/local-nvme, not in /srv/runs/r/fx100"),
+    "not configured, by its word": (put(lmcache_config=None), "candidate/start-01: no data on LMCache's configuration"),
     "another medium": (slower, "where the site has "),
     "a second adapter": (lambda f: f["lmcache"]["argv"].extend(["--l2-adapter", adapter("local-nvme", "/x")]), "arguments, "),
     "an adapter in one word": (lambda f: f["lmcache"]["argv"].append("--l2-adapter=" + adapter("local-nvme", "/x")), "arguments, "),

@@ -415,3 +415,50 @@ def test_put_sets_fields() -> None:
     record: Json = {}
     put(a=1)(record)
     assert record == {"a": 1}
+
+
+def test_a_failure_under_a_stepped_clock_is_nobodys(tmp_path: Path) -> None:
+    """The client takes an answer that its own clock puts before the request for none."""
+
+    def stepped(record: Json) -> None:
+        if (record["arm"], record["block"], record["step"], record["wave"]) == ("candidate", 3, 4, 2):
+            if record["prompt_index"] == 0:
+                fail_candidate(record)
+            if record["prompt_index"] == 3:
+                record["clock_offset_ns"] -= 2 * 10**9
+
+    def known(block: Json) -> None:
+        if block["block"] == 3:
+            block["breaches"] = [{"trial": "candidate/c4/b03", "check": "clock", "whose": "host", "reason": "x"}]
+
+    path = make_run(tmp_path, Truth(blocks=6, request=stepped, block=known))
+    rows = [row for row in verdict.judge(Run(path))["criteria"] if row["id"] == "failed-requests"]
+    assert {row["step"]: row["verdict"] for row in rows} == {2: "PASS", 4: "INVALID"}
+    assert "failed while the host's clock was stepped" in rows[-1]["reason"]
+
+
+@pytest.mark.parametrize("key", ["gate", "rehearsal", "criteria_sha256"])
+def test_what_run_json_says_in_the_wrong_shape_ends_in_a_verdict(tmp_path: Path, key: str) -> None:
+    def nested(facts: Json) -> None:
+        deep: list[Any] = []
+        for _ in range(400):
+            deep = [deep]
+        facts[key] = deep
+
+    result = verdict.judge(Run(make_run(tmp_path, Truth(blocks=1, run=nested))))
+    assert result["verdict"] == "INVALID" and result[key] is None
+    verdict.to_bytes(result)
+
+
+def test_more_selected_than_collected_is_no_whole_gate(tmp_path: Path) -> None:
+    path = make_run(tmp_path, Truth(selection={"collected": ROWS, "selected": ROWS + 1}))
+    assert verdict.judge(Run(path))["verdict"] != "PASS"
+
+
+def test_a_note_beside_a_verdict_is_told_as_one(tmp_path: Path) -> None:
+    passed = verdict.summary_lines(judged(tmp_path / "a", blocks=8))
+    assert any(line.startswith("note: the look at 5 blocks decided") for line in passed)
+    assert not any(line.startswith("against the run") for line in passed)
+    assert any(
+        line.startswith("against the run: ") for line in verdict.summary_lines(judged(tmp_path / "b", seal=False))
+    )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-USAGE_ERROR = 4  # as pytest's
+INTERNAL_ERROR, USAGE_ERROR = 3, 4  # as pytest's
 INTERRUPTED = 130  # as a shell's, of a command that SIGINT ended
 UNREAD = 141  # the same for SIGPIPE; never 0, which would be a verdict
 
@@ -24,8 +26,12 @@ class Parser(argparse.ArgumentParser):
 def carry_out(step: Callable[[], int], told: tuple[type[Exception], ...], interrupted: str) -> int:
     """Return the exit status of a command: what `step` returns, or what its end means.
 
-    An error among `told` is one line. So is Ctrl-C, with `interrupted` on what is left behind.
+    An error among `told` is one line. So is Ctrl-C, with `interrupted` on what is left behind. Any other error is a
+    fault of ours: its traceback, and a status that is no verdict.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to end
     try:
         status = step()
         sys.stdout.flush()
@@ -39,6 +45,10 @@ def carry_out(step: Callable[[], int], told: tuple[type[Exception], ...], interr
     except told as error:
         _tell(one_line(error))
         return USAGE_ERROR
+    except Exception:  # noqa: BLE001  # Python's own status for it is 1, which is a FAIL
+        traceback.print_exc()
+        _tell("a fault of the suite, not of what it was asked: please report the lines above")
+        return INTERNAL_ERROR
     return status
 
 

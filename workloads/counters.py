@@ -9,6 +9,7 @@ from typing import Any
 from scenarios import tiers
 from scenarios.engine import LiveArm
 from scenarios.process import started_ticks
+from workloads import kernel_time
 
 Json = dict[str, Any]
 
@@ -41,7 +42,7 @@ PORT_WORD_BYTES = 4  # the unit of port_rcv_data
 
 def snapshot(live: LiveArm, wave: int, measured: bool, when: str, sys: Path = SYS) -> Json:
     """Return one line of counters.jsonl (docs/evidence.md). What cannot be read is null, never 0."""
-    t_ns, realtime_ns = time.monotonic_ns(), time.time_ns()
+    t_ns, realtime_ns = kernel_time.both_clocks_ns()
     files = tiers.chunk_files(live.tier_folder) if live.tier_folder is not None else None
     cache_pid = live.lmcache.pid if live.lmcache is not None else None
     return {

@@ -15,11 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic_core import from_json
-
 from workloads import plain, seal, signing
 from workloads.plain import EvidenceError, sha256_of, write_whole
 from workloads.seal import MANIFEST, verify
+from workloads.strict_json import read_json, read_jsonl
 
 Json = dict[str, Any]
 
@@ -36,6 +35,10 @@ RECORDS = re.compile(
     r"|raw/[^/]+/c\d+/b\d+/((trial|chunks)\.json|(requests|counters)\.jsonl)"
 )
 
+# What the first session writes has no number in its name, what the later ones write ends in theirs.
+SESSION = "(?:-(?:[2-9]|[1-9][0-9]{1,5}))?"
+_OF_SESSION = re.compile(rf"(?:before|after)({SESSION})|incidents({SESSION})\.jsonl")
+
 
 class RunDir:
     """A run being recorded. Only one process writes to it."""
@@ -51,7 +54,8 @@ class RunDir:
         What a write that was cut off left behind is removed. Raises OSError.
         """
         plain.sweep(path)
-        return cls(path, 1 + len(list(path.glob("host/before*"))))
+        # One may have ended before it asked the host, and left its incidents alone.
+        return cls(path, 1 + max(_sessions(path, "host/before*", "host/after*", "incidents*.jsonl"), default=0))
 
     def of_session(self, name: str) -> str:
         """Return the name that a file or folder has in this session: as given in the first, then `name-2` and on."""
@@ -200,61 +204,27 @@ class Run:
 
     def sessions(self) -> int:
         """Return in how many sessions the run was recorded: more than one where it was resumed."""
-        return max(1, len(list(self.path.glob("host/before*"))))
+        return max(_sessions(self.path, "host/before*"), default=1)
 
     def incidents(self) -> list[Json]:
-        """Return the incidents of all sessions, each with its `session`; empty where there is none."""
+        """Return the incidents of all sessions, each with its `session`; empty where there is none.
+
+        Raises EvidenceError: a bad line, or a file of incidents that is no session's.
+        """
         found: list[Json] = []
-        for session in range(1, self.sessions() + 1):
-            file = self.path / RunDir(self.path, session).of_session("incidents.jsonl")
-            if file.exists():
-                found += [{**incident, "session": session} for incident in read_jsonl(file)]
+        for session, file in sorted((_session_of(file), file) for file in self.path.glob("incidents*.jsonl")):
+            if not session:
+                raise EvidenceError(f"{file}: no session of a run writes its incidents there")
+            found += [{**incident, "session": session} for incident in read_jsonl(file)]
         return found
 
 
-def read_json(path: Path) -> Json:
-    """Return the JSON object in `path`. Raises EvidenceError naming the file."""
-    try:
-        with plain.open_plain(path) as f:
-            value = json.loads(f.read(), parse_constant=_no_constant)
-    except FileNotFoundError:
-        raise EvidenceError(f"{path}: missing") from None
-    except EvidenceError:
-        raise
-    except (OSError, ValueError, RecursionError) as error:
-        raise EvidenceError(f"{path}: not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise EvidenceError(f"{path}: not a JSON object")
-    return value
+def _sessions(path: Path, *patterns: str) -> set[int]:
+    """Return the numbers of the sessions that left something of such a name."""
+    return {_session_of(file) for pattern in patterns for file in path.glob(pattern)} - {0}
 
 
-def read_jsonl(path: Path) -> Iterator[Json]:
-    """Yield the objects of a JSONL file. Raises EvidenceError naming file and line."""
-    try:
-        with plain.open_plain(path) as f:
-            for number, line in enumerate(f, start=1):
-                if not line.endswith(b"\n"):
-                    raise EvidenceError(f"{path}:{number}: cut off in the middle of a line")
-                try:
-                    # Many times faster than the standard library's, which counts with millions of records.
-                    value = from_json(line, allow_inf_nan=False)
-                except ValueError as error:
-                    raise EvidenceError(f"{path}:{number}: not JSON: {_why(line) or error}") from None
-                if not isinstance(value, dict):
-                    raise EvidenceError(f"{path}:{number}: not a JSON object")
-                yield value
-    except OSError as error:
-        raise EvidenceError(f"{path}: {error.strerror or error}") from None
-
-
-def _why(line: bytes) -> str:
-    """Return in the standard library's words why a line is not JSON; empty where that would take it."""
-    try:
-        json.loads(line, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        return str(error)
-    return ""
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no measured value")
+def _session_of(file: Path) -> int:
+    """Return the session that the name is of; 0 where no session gives such a name."""
+    found = _OF_SESSION.fullmatch(file.name)
+    return 0 if found is None else int((found[1] or found[2] or "-1").removeprefix("-"))

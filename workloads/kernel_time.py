@@ -55,16 +55,22 @@ def read(sock: socket.socket, size_bytes: int) -> tuple[bytes, int | None]:
     return data, None
 
 
-def clock_offset_ns() -> int:
-    """Return CLOCK_REALTIME minus CLOCK_MONOTONIC, ns: constant unless somebody steps the clock.
+def both_clocks_ns() -> tuple[int, int]:
+    """Return (CLOCK_MONOTONIC, CLOCK_REALTIME) of one moment, ns.
 
-    The narrowest of a few tries: a process that is put aside between two readings would see a step.
+    The narrowest of a few tries: a process that is put aside between two readings would see a step of the clock.
     """
-    best_width_ns, best_ns = 1 << 62, 0
+    best_width_ns, best = 1 << 62, (0, 0)
     for _ in range(3):
         before_ns = time.monotonic_ns()
         realtime_ns = time.time_ns()
         after_ns = time.monotonic_ns()
         if after_ns - before_ns < best_width_ns:
-            best_width_ns, best_ns = after_ns - before_ns, realtime_ns - (before_ns + after_ns) // 2
-    return best_ns
+            best_width_ns, best = after_ns - before_ns, ((before_ns + after_ns) // 2, realtime_ns)
+    return best
+
+
+def clock_offset_ns() -> int:
+    """Return CLOCK_REALTIME minus CLOCK_MONOTONIC, ns: constant unless somebody steps the clock."""
+    monotonic_ns, realtime_ns = both_clocks_ns()
+    return realtime_ns - monotonic_ns

@@ -18,7 +18,8 @@ from pathlib import Path
 from workloads.plain import SCRATCH, being_written, is_normal, open_plain, sha256_of, shown, write_whole
 
 MANIFEST = "MANIFEST.sha256"
-# Made from the evidence, or about it: not part of it.
+# Made from the evidence, or about it: not part of it. Whatever has such a name is neither followed nor opened here, and
+# told only where it is a folder, which could hold anything.
 DERIVED = re.compile(
     r"verdict\.json|report\.[a-z]{2}\.(html|pdf)|MANIFEST\.sha256|MANIFEST\.sha256(\.witness)?\.sig"
     r"|MANIFEST\.sha256\.sig\.error"
@@ -53,10 +54,13 @@ def seal(path: Path, label: str, growing: frozenset[str] = frozenset()) -> str:
 
     `growing` names files that are still being written; a later segment takes them. What cannot be sealed (a link, a
     name with a line feed) is left out, and `verify` tells it: a running measurement does not end on it.
-    Raises OSError.
+    Raises OSError, and EvidenceError where a manifest that is no plain file lies there already.
     """
     manifest = path / MANIFEST
-    before = manifest.read_bytes() if manifest.exists() else b""
+    before = b""
+    if os.path.lexists(manifest):
+        with open_plain(manifest) as f:
+            before = f.read()
     known = parse(before)
     found = _walk(path)
     previous = hashlib.sha256(before).hexdigest() if before else _GENESIS
@@ -188,14 +192,19 @@ def _walk(path: Path) -> _Found:
             name = f"{folder}/{entry.name}" if folder else entry.name
             status = entry.stat(follow_symlinks=False)
             if stat.S_ISDIR(status.st_mode):
-                folders.append(name)
+                if DERIVED.fullmatch(name):
+                    found.odd[name] = f"a folder, where a file would be no evidence: {_ADDED}"
+                else:
+                    folders.append(name)
+            elif DERIVED.fullmatch(name):
+                continue
             elif not stat.S_ISREG(status.st_mode):
                 kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "a pipe, socket or device"
                 found.odd[name] = f"{kind}, not a plain file of this run"
             elif SCRATCH.fullmatch(entry.name):
                 if not being_written(path / name):
                     found.odd[name] = f"left behind by a write that was cut off: {_ADDED}"
-            elif not DERIVED.fullmatch(name):
+            else:
                 found.files[name] = status
     return _Found(dict(sorted(found.files.items())), sorted(found.empty), found.odd)
 

@@ -7,6 +7,7 @@ seal where KVGATE_SIGNING_KEY names a key; a witness signs a finished run. Nobod
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ FILES = {OPERATOR: f"{MANIFEST}.sig", WITNESS: f"{MANIFEST}.witness.sig"}
 UNSIGNED = f"{MANIFEST}.sig.error"  # one line: why the last seal could not be signed
 KEY_VARIABLE, SIGNERS_VARIABLE = "KVGATE_SIGNING_KEY", "KVGATE_ALLOWED_SIGNERS"
 GOOD, BAD, UNKNOWN = "good", "bad", "unknown"
+_SIGNERS_BYTES_MAX = 1 << 20
 _DEADLINE_S = 30.0  # an agent may ask its owner to confirm
 
 
@@ -97,10 +99,10 @@ def sign(run: Path, key: Path, role: str) -> None:
 def check(run: Path, allowed_signers: Path | None = None) -> list[Signature]:
     """Return what is to be said of each signature that lies beside the manifest, and of one that failed.
 
-    Raises SigningError: the allowed signers cannot be read. EvidenceError, OSError: the manifest cannot.
+    Raises SigningError: the allowed signers cannot be read, or are none. EvidenceError, OSError: the manifest cannot.
     """
-    if allowed_signers is not None and not os.access(allowed_signers, os.R_OK):
-        raise SigningError(f"{allowed_signers}: the allowed signers cannot be read")
+    if allowed_signers is not None:
+        look_at_signers(allowed_signers)
     manifest = _manifest(run)
     found = [_check(run / name, role, manifest, allowed_signers) for role, name in FILES.items() if _lies(run / name)]
     keys = [signature.key for signature in found]
@@ -111,6 +113,50 @@ def check(run: Path, allowed_signers: Path | None = None) -> list[Signature]:
         state = UNKNOWN if same.state == GOOD else same.state
         found[1] = Signature(same.role, state, same.key, same.principal, told)
     return found
+
+
+def look_at_signers(allowed: Path) -> None:
+    """Raise SigningError, with the first line that ssh-keygen cannot take, for a file that is no list of signers.
+
+    Without this, whoever names another file hears that nobody vouches for a key.
+    """
+    wanted = "a line of allowed signers is `NAME KEYTYPE KEY`, see ssh-keygen(1)"
+    try:
+        with open_plain(allowed) as f:
+            content = f.read(_SIGNERS_BYTES_MAX + 1)
+    except EvidenceError:
+        raise SigningError(f"{allowed}: the allowed signers cannot be read: not a plain file") from None
+    except OSError as error:
+        raise SigningError(f"{allowed}: the allowed signers cannot be read: {error.strerror}") from None
+    if len(content) > _SIGNERS_BYTES_MAX:
+        raise SigningError(f"{allowed}: longer than any list of signers: {wanted}")
+    if b"\0" in content:  # where ssh-keygen takes a line to end
+        raise SigningError(f"{allowed}:{1 + content[: content.index(0)].count(10)}: not text: {wanted}")
+    if b"PRIVATE KEY-----" in content:
+        raise SigningError(f"{allowed}: a private key, not the allowed signers: {wanted}")
+    if told := _first_fault(content):
+        raise SigningError(f"{allowed}:{told}: {wanted}")
+
+
+def _first_fault(content: bytes) -> str | None:
+    """Return `LINE: what is wrong` of the first line that ssh-keygen cannot take; None also where it cannot be asked.
+
+    It looks at lines only until one has the key of the signature, so it is asked about a key that nobody has.
+    """
+    # To some versions a blank line is a faulty one.
+    lines = [line if line.strip() else b"#" for line in content.split(b"\n")]
+    with tempfile.TemporaryDirectory(prefix="kvgate-signers-") as folder:
+        key, signers = Path(folder) / "key", Path(folder) / "signers"
+        signers.write_bytes(b"\n".join(lines) + b"\n")
+        try:
+            _keygen(["-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(key)], b"")
+            key.with_name("key.sig").write_bytes(_signed(b"nobody's\n", key))
+            argv = ["-Y", "find-principals", "-f", str(signers), "-s", f"{key}.sig"]
+            told = _keygen(argv, b"").stderr.decode("utf-8", "replace")
+        except SigningError:
+            return None  # told of every signature, none of which can be checked
+    found = re.search(rf"^{re.escape(str(signers))}:(\d+): (.+)$", told, re.MULTILINE)
+    return _one_line(f"{found[1]}: {found[2]}") if found else None
 
 
 def _check(file: Path, role: str, manifest: bytes, allowed: Path | None) -> Signature:

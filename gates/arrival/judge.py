@@ -20,6 +20,7 @@ from gates.nodata import NoData
 from gates.readers import versions
 from gates.stats import Estimate
 from gates.validity.breach import MISSHAPEN, misshapen
+from gates.validity.places import foreign, of_arrival
 from scenarios.bom import Bom
 from workloads.arrival_run import AFTER, BEFORE, FIO, GATE
 from workloads.bundle import Bundle, BundleError, open_bundle
@@ -43,6 +44,7 @@ def judge(run: Run, untrusted: Sequence[str]) -> tuple[Facts, list[Json]]:
     limits = limit_files.load(run.path / "criteria.toml")
     planned = plan(_bom(run), limits)
     against = [*untrusted, *(f"evidence: {line}" for line in unended(run.path)), *_against(run)]
+    against += [f"places: {line}" for line in foreign(run, of_arrival(run))]
     if not planned.checks:
         against.append(NOTHING)
     host = _host(run)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workloads.evidence import EvidenceError
+from workloads.strict_json import once
 
 Json = dict[str, Any]
 
@@ -31,10 +32,6 @@ class Document:
     sha256: str  # of its own text
 
 
-class _Twice(ValueError):
-    """A key that an object has twice."""
-
-
 def documents(content: bytes, name: str) -> Iterator[Document]:
     """Yield the objects in `content`, in order; whitespace may stand between them.
 
@@ -45,7 +42,7 @@ def documents(content: bytes, name: str) -> Iterator[Document]:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise EvidenceError(f"{name}: byte {error.start + 1} is not UTF-8: {AGAIN}") from None
-    decoder = json.JSONDecoder(object_pairs_hook=_once)
+    decoder = json.JSONDecoder(object_pairs_hook=once)
     position, number, line, counted = _skip(text, 0), 0, 1, 0
     while position < len(text):
         line += text.count("\n", counted, position)
@@ -70,14 +67,6 @@ def _what_is_wrong(text: str, number: int, error: json.JSONDecodeError) -> str:
     if not text.rstrip().endswith("}") and number > 0 and text.lstrip().startswith("{"):
         return f"result {number} is cut off: copy the file again, or leave out the run that was killed while it wrote"
     return f"result {number} is not JSON: {error.msg} at column {error.colno}: {AGAIN}"
-
-
-def _once(pairs: list[tuple[str, Any]]) -> Json:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise _Twice(f"key {next(key for key in keys if keys.count(key) > 1)!r} stands there twice")
-    return value
 
 
 def _skip(text: str, position: int) -> int:

@@ -14,10 +14,11 @@ from typing import Any
 from gates.criteria import Criteria, Criterion, load
 from gates.facts import Facts
 from gates.imports.checks import contradictions, differences, mixed_up, of_two_kinds
-from gates.imports.store import KIND, stored
+from gates.imports.store import KIND, files_of, stored
 from gates.imports.vllm_bench import Result
 from gates.stats import Estimate
 from gates.validity.breach import Breach
+from gates.validity.places import foreign
 from scenarios.model import BASELINE, CANDIDATE
 from workloads.evidence import EvidenceError, Run
 
@@ -63,6 +64,7 @@ def judge(run: Run, untrusted: Sequence[str]) -> tuple[Facts, list[Json]]:
     whole = list(untrusted)
     if run.facts.get("gate") != criteria.gate:
         whole.append(f"run.json: gate is {run.facts.get('gate')!r}, {criteria.gate!r} in criteria.toml")
+    whole += foreign(run, files_of(run))
     arms = stored(run)
     if not len(arms[BASELINE]) == len(arms[CANDIDATE]) > 0:
         raise EvidenceError(f"{len(arms[BASELINE])} results of the baseline, {len(arms[CANDIDATE])} of the candidate")

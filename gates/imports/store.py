@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from gates.imports.documents import documents
 from gates.imports.vllm_bench import Result
 from scenarios.model import BASELINE, CANDIDATE
 from workloads.evidence import SCHEMA, EvidenceError, Run, RunDir, sha256_of
+from workloads.plain import open_plain
 from workloads.provenance import suite
 
 Json = dict[str, Any]
@@ -44,9 +46,7 @@ def take(path: Path, arm: str) -> Source:
     """Read a file and look whether it can be imported. Raises EvidenceError in one line with the remedy, OSError."""
     if not path.is_file():
         raise EvidenceError(f"{path}: no such file: give a result of `vllm bench serve --save-result`")
-    if path.stat().st_size > BYTES_MAX:
-        raise EvidenceError(f"{path}: larger than {BYTES_MAX >> 20} MiB: measure with fewer --num-prompts a file")
-    content = path.read_bytes()
+    content = _read(path, str(path))
     return Source(arm, path, content, len(_results(content, arm, str(path))))
 
 
@@ -100,7 +100,7 @@ def stored(run: Run) -> Mapping[str, list[Result]]:
     found: dict[str, list[Result]] = {BASELINE: [], CANDIDATE: []}
     for file in run.facts["import"]["files"]:
         path = run.path / FOLDER / Path(file["path"]).name
-        content = path.read_bytes()
+        content = _read(path, file["path"])
         if hashlib.sha256(content).hexdigest() != file["sha256"]:
             raise EvidenceError(f"{file['path']}: not the file that was imported")
         results = _results(content, file["arm"], path.name)
@@ -108,6 +108,23 @@ def stored(run: Run) -> Mapping[str, list[Result]]:
             raise EvidenceError(f"{file['path']}: {len(results)} results, {file['results']} by run.json")
         found[file["arm"]] += results
     return found
+
+
+def files_of(run: Run) -> list[str]:
+    """Return the patterns of an imported run's own files. Raises LookupError or TypeError, as `stored` does."""
+    return [re.escape(f"{FOLDER}/{Path(file['path']).name}") for file in run.facts["import"]["files"]]
+
+
+def _read(path: Path, name: str) -> bytes:
+    """Return what the file holds. Raises OSError, EvidenceError: no plain file, or too large."""
+    try:
+        with open_plain(path) as f:
+            content = f.read(BYTES_MAX + 1)
+    except EvidenceError:
+        raise EvidenceError(f"{name}: not a plain file") from None
+    if len(content) > BYTES_MAX:
+        raise EvidenceError(f"{name}: larger than {BYTES_MAX >> 20} MiB: measure with fewer --num-prompts a file")
+    return content
 
 
 def _results(content: bytes, arm: str, name: str) -> list[Result]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +23,16 @@ from gates.oc.simulation import (
     with_policy,
 )
 from scenarios.load import ConfigError
+from workloads.evidence import write_whole
 
 REPETITIONS = 20_000
 # Published R2 figures at three steps, candidate over baseline; the last gain is assumed.
 R2_TTFT, R2_GAINS = (0.74, 0.68, 0.7375), (1.29, 1.40, 1.33)
 DISTANCES = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)
 CURVE = tuple(i / 4 for i in range(-12, 13))
+# Beyond them nothing is simulated that could happen, and numbers overflow. An sd of 3 in log ratio is a factor of 20.
+SD_MAX, FACTOR_MAX, STEPS_MAX, ATTEMPT_MAX = 3.0, 1000.0, 100, 1000
+OF_DECISION = ("decision", "repetitions")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -117,16 +121,14 @@ def case(args: argparse.Namespace, ttft: Sequence[float] = (0.75,), gains: Seque
             raise ValueError("--in-time goes with neither --between nor --common")
         if args.common and args.between is not None:
             raise ValueError("--between has its own common part, the engine start: leave out --common")
-        if not math.isfinite(args.away or 0) or not 0 <= (args.between or 0) < math.inf:
-            raise ValueError("--away is a number, and --between one that is not negative")
-        if not 0 <= args.common <= 1 or not -0.5 < args.drift < 1:
-            raise ValueError("--common is a share, and --drift a small one")
-        if args.attempt < 1 or (args.repetitions is not None and args.repetitions < 1):
-            raise ValueError("--attempt and --repetitions are counted from 1")
+        _bounded(args, sds)
         steps = args.steps or max(len(args.ttft_ratios or ttft), len(args.gains or gains), 1)
         if args.steps is None and steps == 1:
             steps = len(R2_TTFT)
-        given = [_spread(values, steps) for values in (args.ttft_ratios or ttft, args.gains or gains)]
+        truths = args.ttft_ratios or ttft, args.gains or gains
+        if args.steps is not None and any(len(values) not in (1, steps) for values in truths):
+            raise ValueError(f"--steps {steps}: give one ratio and one gain, or {steps} of each")
+        given = [_spread(values, steps) for values in truths]
         rows = requirements(judged, given[0], given[1], sds[0], sds[1], args.guard_sd)
     except ValueError as error:
         raise ConfigError(f"oc: {error}") from None
@@ -148,9 +150,10 @@ def case(args: argparse.Namespace, ttft: Sequence[float] = (0.75,), gains: Seque
 def lines(args: argparse.Namespace) -> list[str]:
     """Carry out `oc`: return what it prints. Raises ConfigError."""
     if args.decision is not None:
-        from gates.oc import decision  # it comes back here for each of its figures
-
-        return decision.write(args.decision, args.repetitions or 100_000)
+        return _decision(args)
+    case(args)  # what cannot be is told before anything is simulated or made
+    if args.out is not None:
+        _make(args.out)
     found: list[tuple[str, Outcome]] = []
     if args.away is not None or args.ttft_ratios or args.gains:
         found.append(("as given", case(args).run()))
@@ -166,8 +169,6 @@ def lines(args: argparse.Namespace) -> list[str]:
     table = show.table(found)
     if args.out is None:
         return table
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "oc.md").write_text("\n".join(["# Operating characteristics", "", *table, ""]), encoding="utf-8")
     whole = case(args)
     curves = [("the whole gate", [(x, whole.away(x)) for x in CURVE])]
     if not args.only:
@@ -177,8 +178,65 @@ def lines(args: argparse.Namespace) -> list[str]:
         curves.insert(0, ("one criterion at one step", [(x, alone.away(x)) for x in CURVE]))
     from gates.oc.picture import picture  # half a second that every other command would wait for
 
-    (args.out / "oc.svg").write_text(picture(curves), encoding="utf-8")
-    return [*table, f"written: {args.out / 'oc.md'}, {args.out / 'oc.svg'}"]
+    document = "\n".join(["# Operating characteristics", "", *table, ""])
+    files = {args.out / "oc.md": document, args.out / "oc.svg": picture(curves)}
+    for file, text in files.items():
+        try:
+            write_whole(file, text.encode())
+        except OSError as error:
+            raise ConfigError(f"{file}: cannot be written: {error.strerror}") from None
+    return [*table, f"written: {', '.join(map(str, files))}"]
+
+
+def _decision(args: argparse.Namespace) -> list[str]:
+    """Write the document: it has options of its own for each of its figures, and takes none. Raises ConfigError."""
+    usual = vars(parse([]))
+    others = [name for name, value in usual.items() if name not in OF_DECISION and getattr(args, name) != value]
+    if others:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
+        raise ConfigError(f"oc: --decision goes with no option but --repetitions: leave out {names}")
+    if args.repetitions is not None and args.repetitions < 1:
+        raise ConfigError("oc: --repetitions is counted from 1")
+    folder = args.decision.parent
+    if args.decision.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(f"{args.decision}: cannot be written: name a file in a folder that is there and yours")
+    from gates.oc import decision  # it comes back here for each of its figures
+
+    try:
+        return decision.write(args.decision, args.repetitions or 100_000)
+    except OSError as error:
+        raise ConfigError(f"{args.decision}: cannot be written: {error.strerror}") from None
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"oc: --out: {folder}: cannot be made: {error.strerror}: name a folder") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(f"oc: --out: {folder}: not yours to write in: name another folder")
+
+
+def _bounded(args: argparse.Namespace, sds: Sequence[float]) -> None:
+    """Raise ValueError for options that no simulation can take, or that another one makes void."""
+    if args.away is not None and (args.ttft_ratios or args.gains):
+        raise ValueError("--away says where the truth is, and so do --ttft-ratios and --gains: give one of them")
+    if not abs(args.away or 0) <= FACTOR_MAX or not 0 <= (args.between or 0) <= FACTOR_MAX:
+        raise ValueError(f"--away is a number, and --between one that is not negative, up to {FACTOR_MAX:g}")
+    if not 0 <= args.common <= 1 or not -0.5 < args.drift < 1:
+        raise ValueError("--common is a share, and --drift a small one")
+    if args.attempt < 1 or (args.repetitions is not None and args.repetitions < 1):
+        raise ValueError("--attempt and --repetitions are counted from 1")
+    if args.attempt > ATTEMPT_MAX:
+        raise ValueError(f"--attempt is at most {ATTEMPT_MAX}")
+    if args.steps is not None and not 1 <= args.steps <= STEPS_MAX:
+        raise ValueError(f"--steps is a number from 1 to {STEPS_MAX}")
+    if args.seed < 0:
+        raise ValueError("--seed is a whole number that is not negative")
+    if not all(0 <= sd <= SD_MAX for sd in (*sds, args.guard_sd or 0.0)):
+        raise ValueError(
+            f"an sd is not negative and at most {SD_MAX:g}, in log ratio: state it, or mend the noise file"
+        )
 
 
 def _told(precisions: float) -> str:

@@ -17,6 +17,7 @@ from scenarios.load import ConfigError
 
 COLUMNS = ("log_ttft_ratio", "log_throughput_ratio")
 NAMED = ("kvct-nvme", "kvct-dram", "nightly")
+LOG_RATIO_MAX = 20.0  # a factor of 500 million
 LEAST = 5  # rows; fewer say nothing about a tail
 LEAST_PERIODS = 20  # of one arm at one concurrency
 
@@ -58,15 +59,15 @@ def load(name_or_path: str) -> Residuals:
     if not known:
         raise ConfigError(f"{path}:1: needs a column {' or '.join(COLUMNS)}, and rows below it")
     signs = {"log_ttft_ratio": -1.0, "log_throughput_ratio": 1.0}
-    columns = [[signs[name] * _number(path, line, row, name) for line, row in rows] for name in known]
+    columns = [[signs[name] * _log_ratio(path, line, row, name) for line, row in rows] for name in known]
     return _centred(path, path.name, np.array([columns[0], columns[-1]]).T)
 
 
 def _nightly(path: Path) -> Residuals:
     """Return the log ratio of each night to the one before: the same test, the same machine, code that moves on."""
     rows = list(_rows(path))
-    ttft = np.log([_number(path, line, row, "query_ttft_per_prompt") for line, row in rows])
-    rate = -np.log([_number(path, line, row, "query_round_time_per_prompt") for line, row in rows])
+    ttft = np.log([_positive(path, line, row, "query_ttft_per_prompt") for line, row in rows])
+    rate = -np.log([_positive(path, line, row, "query_round_time_per_prompt") for line, row in rows])
     return _centred(path, "nightly", np.array([-np.diff(ttft), np.diff(rate)]).T)
 
 
@@ -74,9 +75,8 @@ def _periods(name: str, path: Path) -> Residuals:
     """Return log TTFT and log throughput of 30 s periods, less their mean at the same concurrency, in order of time."""
     found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     for line, row in _rows(path):
-        period, ttft, rate = (
-            _number(path, line, row, key) for key in ("period_number", "median_ttft", "input_tokens_per_sec")
-        )
+        period = _number(path, line, row, "period_number")
+        ttft, rate = (_positive(path, line, row, key) for key in ("median_ttft", "input_tokens_per_sec"))
         found[str(row["concurrency_level"])].append((period, -math.log(ttft), math.log(rate)))
     kept = [np.array(group) for group in found.values() if len(group) >= LEAST_PERIODS]
     if not kept:
@@ -120,4 +120,18 @@ def _number(path: Path, line: int, row: Mapping[str, str | None], key: str) -> f
         value = math.nan
     if not math.isfinite(value):
         raise ConfigError(f"{path}:{line}: {key}: '{row.get(key)}' is no number")
+    return value
+
+
+def _log_ratio(path: Path, line: int, row: Mapping[str, str | None], key: str) -> float:
+    value = _number(path, line, row, key)
+    if abs(value) > LOG_RATIO_MAX:
+        raise ConfigError(f"{path}:{line}: {key}: {value:g} is no log ratio of two measured values: give its logarithm")
+    return value
+
+
+def _positive(path: Path, line: int, row: Mapping[str, str | None], key: str) -> float:
+    value = _number(path, line, row, key)
+    if value <= 0:
+        raise ConfigError(f"{path}:{line}: {key}: {value:g} is not above 0, and has no logarithm")
     return value

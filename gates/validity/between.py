@@ -15,12 +15,13 @@ from gates.validity.books import E2E, TTFT
 from gates.validity.breach import HOST, Tell
 from gates.validity.expected import Wave
 from gates.validity.records import Sketch
-from scenarios.model import RECOMPUTE
+from scenarios.model import PROBE, RECOMPUTE
 from workloads.evidence import Run, read_json
 
 Json = dict[str, Any]
 
 CHECK = "between"
+USAGE = "prompt_tokens", "completion_tokens"
 COUNTED = {
     f"{E2E}_count": "requests",
     f"{TTFT}_count": "first tokens",
@@ -35,6 +36,53 @@ def check_between_waves(earlier: Wave, later: Wave, tell: Tell) -> None:
         moved = _moved(earlier.engine()[1], later.engine()[0])
         if moved:
             tell(CHECK, HOST, f"between the waves {earlier.number} and {later.number} {moved}")
+
+
+def check_before_first(run: Run, trials: Sequence[Sketch], tell: Tell) -> None:
+    """Tell if an engine had counted, when the first trial of a start began, anything but what is on record.
+
+    That is the token that every start is asked for, and where the same start was used for it, what was stored, the
+    needles and the control. Raises what is in MISSHAPEN.
+    """
+    firsts: dict[tuple[str, int], Sketch] = {}
+    for trial in trials:
+        if trial.begin_ns is not None:
+            was = firsts.setdefault((trial.arm, trial.start), trial)
+            if was.begin_ns is not None and trial.begin_ns < was.begin_ns:
+                firsts[trial.arm, trial.start] = trial
+    for (arm, start), trial in firsts.items():
+        text = trial.edges[0]["engine_metrics"] if trial.edges is not None else None
+        asked = _asked_before(run, arm, start)
+        if not isinstance(text, str) or any(usage is None for usage in asked):
+            continue  # told of the trial, or of what failed
+        prompt, output = (sum(int(usage[key]) for usage in asked if usage) for key in USAGE)
+        wanted = dict(zip(COUNTED, (len(asked), len(asked), prompt, output), strict=True))
+        try:
+            engine = Exposition(text)
+        except ReadError:
+            continue
+        for counter, what in COUNTED.items():
+            counted = engine.total(counter)
+            if isinstance(counted, NoData):
+                tell(CHECK, HOST, f"before {trial.name} there is no data on the engine's {what}: {counted.reason}")
+            elif counted != wanted[counter]:
+                told = f"before {trial.name}, the first of its start, the engine counted {counted:g} {what}"
+                tell(CHECK, HOST, f"{told}, {wanted[counter]} are on record: the others are nobody's")
+
+
+def _asked_before(run: Run, arm: str, start: int) -> list[Json | None]:
+    """Return the usage of each request on record that a start was sent before its first trial; None: it failed."""
+    asked: list[Json | None] = [{"prompt_tokens": len(PROBE), "completion_tokens": 1}]
+    records: list[Json] = []
+    for line in run.populated(arm):
+        records += line["requests"] if line["start"] == start else []
+    for name, roles in (("control", ("requests",)), ("needles", ("computed", "read"))):
+        file = run.path / "raw" / arm / f"{name}.json"
+        # Recompute is asked for its needles after its first trial.
+        if file.is_file() and not (name == "needles" and arm == RECOMPUTE):
+            facts = read_json(file)
+            records += [r for role in roles for r in facts[role] if facts["start"] == start]
+    return asked + [r["usage"] if r["status"] == "ok" else None for r in records]
 
 
 def check_between_trials(run: Run, trials: Sequence[Sketch], tell: Tell) -> None:
@@ -61,6 +109,8 @@ def check_between_trials(run: Run, trials: Sequence[Sketch], tell: Tell) -> None
                 continue  # broken off, so that its requests may have gone on
             texts = last["engine_metrics"], first["engine_metrics"]
             if not all(isinstance(text, str) for text in texts):
+                if not ("/" in one and "/" in other):  # what a trial lacks is told of the trial itself
+                    tell(CHECK, HOST, f"between {one} and {other}: no data on what the engine counted")
                 continue
             try:
                 moved = _moved(Exposition(texts[0]), Exposition(texts[1]))

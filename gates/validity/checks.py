@@ -66,7 +66,7 @@ class Checks:
         if facts["completed"] is not True:
             tell("complete", _broken_off_by(self._run, expected), f"not carried through: {facts['error']}")
             return
-        if self._name != f"{expected.arm}/c{expected.step}/b{expected.block:02d}":
+        if self._name != expected.name:
             tell("requests", HARNESS, f"its trial.json is of {expected.arm}, {expected.step}, block {expected.block}")
         told = (facts["waves_discarded"], facts["waves_measured"])
         ordered = (expected.waves_discarded, expected.waves_measured)

@@ -38,6 +38,11 @@ class Expected:
     populated_files: int | None
 
     @property
+    def name(self) -> str:
+        """Return `<arm>/c<step>/b<nn>`."""
+        return f"{self.arm}/c{self.step}/b{self.block:02d}"
+
+    @property
     def external_tokens(self) -> int:
         """Tokens that the engine gets from the tier, per request."""
         return stored_tokens(self.prompt_tokens, self.chunk_tokens) if self.has_tier else 0

@@ -21,7 +21,8 @@ def check_needles(run: Run, tell: Tell) -> list[str]:
     """Tell of needles lost, and of arms that were not asked; return a line per arm. Raises what is in MISSHAPEN.
 
     A needle says something only where recompute finds it and the arm itself found it while computing: then an arm
-    that misses it in what it reads back was given wrong KV. Where recompute finds none the check is blind.
+    that misses it in what it reads back was given wrong KV. Where recompute finds none, or the arm none of recompute's,
+    the check is blind.
     """
     scenario, site = run.facts["scenario"], run.facts["site"]
     generated = site["models"][scenario["model"]]["source"] == "generated"
@@ -57,6 +58,9 @@ def check_needles(run: Run, tell: Tell) -> list[str]:
         _from_the_tier(arm, facts, int(site["lmcache"]["chunk_tokens"]), tell)
         asked = known & _hits(facts, "computed")
         lost = sorted(asked - _hits(facts, "read"))
+        if known and not asked:
+            told = f"{arm} found none of the {len(known)} needles that {RECOMPUTE} found, when it computed them"
+            tell(CHECK, HARNESS, f"{told}: what it reads back shows nothing")
         lines.append(f"{arm}: {len(asked) - len(lost)} of {len(asked)} needles were found in what was read back")
         if lost:
             tell(CHECK, arm, f"{lines[-1]}; needle {lost[0]} was found when it was computed")

@@ -139,7 +139,7 @@ def _compare(
     compared = odd = far = 0
     prompts: set[int] = set()
     first: Reading | None = None  # whose token is not right
-    wrong: list[str] = []
+    wrong, first_wrong = 0, ""  # prompts, counted by trial
     for packed in mine.trials:
         rows = np.flatnonzero(reference.known(packed))
         seeds = packed.seeds[rows].tolist()
@@ -155,7 +155,12 @@ def _compare(
             first = packed.reading(int(rows[others[0]]))
         off = reference.far(packed, rows, allowed)
         far += int(off.sum())
-        wrong += _wrong_prompts(run, packed, rows, off, believed)
+        found = _wrong_prompts(packed, rows, off)
+        if found and not wrong:
+            seed, many, count = found[0]
+            row = int(rows[off & (packed.seeds[rows] == seed)][0])
+            first_wrong = _wrong_prompt(run, packed, row, many, count, believed)
+        wrong += len(found)
     if not compared:
         return []
     told = f"{arm}: {odd} of {compared} first tokens, over {len(prompts)} prompts, are not {other}'s"
@@ -167,27 +172,29 @@ def _compare(
     if odd / compared > budget or far / compared > budget:
         tell(CHECK, whose, told)
     if wrong:
-        shown = f"{arm}: answers of {len(wrong)} prompts, counted by trial, are not {other}'s: {wrong[0]}"
+        shown = f"{arm}: answers of {wrong} prompts, counted by trial, are not {other}'s: {first_wrong}"
         tell(WRONG_PROMPT, whose, f"{shown}; {allowed:.3g} nats allowed")
     return [told]
 
 
-def _wrong_prompts(run: Run, packed: Packed, rows: Whole, off: NDArray[np.bool_], believed: Prompts) -> list[str]:
-    """Return a line per prompt of the trial of whose readings more than half lie too far from every believed one.
+def _wrong_prompts(packed: Packed, rows: Whole, off: NDArray[np.bool_]) -> list[tuple[int, int, int]]:
+    """Return (prompt, readings too far from every believed one, readings) where these are more than half of a trial's.
 
     A chunk that is wrong at rest is read wrong each time, so one prompt among many shows however small its share is.
     """
-    lines = []
     counts = dict(zip(*(found.tolist() for found in np.unique(packed.seeds[rows], return_counts=True)), strict=True))
     seeds, odd = np.unique(packed.seeds[rows[off]], return_counts=True)
-    for seed, many in zip(seeds.tolist(), odd.tolist(), strict=True):
-        if 2 * many > (count := counts[seed]):
-            reading = packed.reading(int(rows[off & (packed.seeds[rows] == seed)][0]))
-            least = nearest(reading, believed[seed])
-            told = f"{least:.3f} nats off" if math.isfinite(least) else "without a number"
-            shown = f"{many} of {count} readings of prompt {seed} in {packed.trial}"
-            lines.append(f"{shown} (the first: {_request(run, reading)}, {told})")
-    return lines
+    found = zip(seeds.tolist(), odd.tolist(), strict=True)
+    return [(seed, many, counts[seed]) for seed, many in found if 2 * many > counts[seed]]
+
+
+def _wrong_prompt(run: Run, packed: Packed, row: int, many: int, count: int, believed: Prompts) -> str:
+    """Return words on a wrong prompt, of which `row` is one reading. Raises EvidenceError."""
+    reading = packed.reading(row)
+    least = nearest(reading, believed[reading.seed])
+    told = f"{least:.3f} nats off" if math.isfinite(least) else "without a number"
+    shown = f"{many} of {count} readings of prompt {reading.seed} in {packed.trial}"
+    return f"{shown} (the first: {_request(run, reading)}, {told})"
 
 
 def _request(run: Run, reading: Reading) -> str:

@@ -5,6 +5,7 @@ What `answers.distance` says of two readings is said here of arrays of them, to 
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -85,6 +86,8 @@ class Packer:
                 raise ValueError(f"{len(likely)} log-probabilities")
             if not set(map(type, likely.values())) <= _NUMBERS:
                 raise TypeError("first_logprobs")
+            if not all(map(math.isfinite, likely.values())):
+                raise ValueError("first_logprobs")
             self._named.extend(map(self._names.__getitem__, likely))
             self._values.extend(likely.values())
             self._ends.append(len(self._values))
@@ -99,6 +102,8 @@ class Packer:
         values = list(chain.from_iterable(map(dict.values, wave.first_logprobs)))
         if not set(map(type, values)) <= _NUMBERS:
             raise TypeError("first_logprobs")
+        if not np.isfinite(values).all():
+            raise ValueError("first_logprobs")
         self._named.extend(map(self._names.__getitem__, chain.from_iterable(wave.first_logprobs)))
         self._ends.frombytes((len(self._values) + np.cumsum(lengths)).tobytes())
         self._values.extend(values)

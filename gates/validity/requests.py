@@ -25,8 +25,15 @@ def check_requests(wave: Wave, expected: Expected, tell: Tell) -> bool:
 
     A failed request is its arm's: the candidate's is judged by a criterion, any other makes the trial INVALID.
     """
+    measured = wave.number >= expected.waves_discarded
+    if wave.before["measured"] is not measured or wave.after["measured"] is not measured:
+        tell("counters", HARNESS, f"the counters of wave {wave.number} are marked as of another kind of wave")
     if wave.columns is not None and _all_as_ordered(wave, wave.columns, expected):
         return True
+    # One after the other the same medium answers each of them sooner, so that arms would not compare.
+    if (moments := len({r["t_intended_ns"] for r in wave.requests})) > 1:
+        told = f"wave {wave.number} was to be sent at {moments} different moments, at one expected"
+        tell("requests", HARNESS, told)
     failed = [r for r in wave.requests if r["status"] != "ok"]
     if failed:
         told = f"{len(failed)} of {len(wave.requests)} requests failed: {failed[0]['error']}"
@@ -43,6 +50,7 @@ def _all_as_ordered(wave: Wave, found: Columns, expected: Expected) -> bool:
     begin, end = wave.before["t_ns"], wave.after["t_ns"]
     return bool(
         found.arms == {expected.arm}
+        and found.trials == {expected.name}
         and found.steps == {expected.step}
         and found.blocks == {expected.block}
         and found.measured == {wave.number >= expected.waves_discarded}
@@ -54,8 +62,7 @@ def _all_as_ordered(wave: Wave, found: Columns, expected: Expected) -> bool:
         and (found.output_tokens == expected.output_tokens).all()
         and np.array_equal(found.prompt_seeds, _seeds(expected)[found.prompt_indices])
         and type(begin) is type(end) is int
-        and begin <= found.intended_ns.min()
-        and (found.intended_ns <= found.sent_ns).all()
+        and begin <= found.intended_ns.min() == found.intended_ns.max() <= found.sent_ns.min()
         and (found.sent_ns <= found.first_ns).all()
         and (found.first_ns <= found.last_ns).all()
         and found.last_ns.max() <= end
@@ -83,6 +90,8 @@ def _belongs(r: Json, wave: Wave, expected: Expected, tell: Tell) -> None:
     """The record is of this trial, of this kind of wave, and of the prompt that the run's seed makes."""
     if (r["arm"], r["step"], r["block"]) != (expected.arm, expected.step, expected.block):
         tell("requests", HARNESS, f"{r['id']}: a record of {r['arm']}, concurrency {r['step']}, block {r['block']}")
+    if r["trial"] != expected.name:
+        tell("requests", HARNESS, f"{r['id']}: a record of trial {r['trial']}")
     if r["measured"] is not (wave.number >= expected.waves_discarded) or r["prompt_set"] != expected.prompt_set:
         tell("requests", HARNESS, f"{r['id']} is marked as another kind of wave, or is of another prompt set")
     if r["prompt_seed"] != _seed(expected.seed, expected.prompt_set, r["prompt_index"], expected.prompt_tokens):

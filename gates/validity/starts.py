@@ -103,6 +103,8 @@ def _as_the_site_says(place: str, site: Site, model: str, start: Json, name: str
     """Compare what was started with the site's commands, and the tier's folder with the site's path."""
     connector: list[str] = []
     if name is not None and start["lmcache"] is not None and start["tier"] is not None:
+        if start["lmcache_config"] is None:
+            tell(CHECK, HOST, f"{place}: no data on LMCache's configuration: it was asked and did not say")
         tier, path, lmcache = site.tiers[name], str(start["tier"]["path"]), start["lmcache"]
         if not _ends_as(path, tier.path):
             tell(CHECK, HARNESS, f"{place}: its tier lies in {path}, '{tier.path}' is the site's '{name}'")

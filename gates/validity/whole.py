@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gates.validity.arms import check_arms_equal
-from gates.validity.between import check_between_trials
+from gates.validity.between import check_before_first, check_between_trials
 from gates.validity.bound import check_bound
 from gates.validity.breach import HARNESS, HOST, MISSHAPEN, Breach, Tell, blame, misshapen
 from gates.validity.calibrated import check_calibrated
@@ -56,7 +56,8 @@ def _trials_together(run: Run, tell: Tell) -> None:
     check_outside(run, trials, tell)
     check_request_ids(run, trials, tell)
     for check in (
-        check_apart, check_policy, check_between_trials, check_stored_prompts, check_calibrated, check_one_offset,
+        check_apart, check_policy, check_before_first, check_between_trials, check_stored_prompts, check_calibrated,
+        check_one_offset,
     ):  # fmt: skip
         try:
             check(run, trials, tell)
