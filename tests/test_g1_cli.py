@@ -146,6 +146,15 @@ def test_evidence_that_was_changed_proves_nothing(tmp_path: Path, site: Path) ->
     assert any(f"{file.name}: changed" in line for line in lines)
 
 
+def test_a_file_that_no_g1_writes_is_told(tmp_path: Path, site: Path) -> None:
+    path = carried_out(tmp_path, site, Lab())
+    (path / "host/other.txt").write_text("x", encoding="utf-8")
+    rewrite(path)
+    found = judged(path)
+    assert found["verdict"] == "INVALID"
+    assert any("host/other.txt: no part of a run has this name" in reason for reason in found["reasons"])
+
+
 def rewrite(path: Path, **changes: object) -> None:
     facts = json.loads((path / "run.json").read_bytes())
     (path / "run.json").write_text(json.dumps({**facts, **changes}), encoding="utf-8")
