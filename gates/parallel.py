@@ -17,7 +17,7 @@ from scenarios.keeper import PR_SET_PDEATHSIG
 
 R = TypeVar("R")
 
-# Starting a process takes about two seconds, as long as reading so much.
+# Starting a process takes a second or two, as long as reading so much.
 SHARED_FROM_BYTES = 100_000_000
 PROCESSES_MAX = 8
 

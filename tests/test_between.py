@@ -265,6 +265,16 @@ def test_what_a_start_was_asked_before_its_first_wave_is_told(tmp_path: Path, la
     assert all(f"{told}, " in line and "are on record: the others are nobody's" in line for line in found)
 
 
+def test_a_stored_prompt_without_usage_does_not_leave_the_check_out(tmp_path: Path) -> None:
+    def untold(line: Json) -> None:
+        if line["arm"] == "candidate":
+            line["requests"][0]["usage"] = None
+
+    path = make_run(tmp_path, Truth(snapshot=already("vllm:prompt_tokens_total", 500), populate=untold))
+    assert verdict.judge(Run(path))["verdict"] == "INVALID"
+    assert any("wrong kind" in line for line in of_run(path, "readable"))
+
+
 def test_counters_that_are_not_there_before_the_first_wave_are_told(tmp_path: Path) -> None:
     def gone(snapshot: Json) -> None:
         if (snapshot["arm"], snapshot["wave"], snapshot["when"]) == ("candidate", 0, "before"):

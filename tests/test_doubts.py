@@ -68,27 +68,27 @@ def test_a_lab_with_a_fitting_record_may_be_above_the_band(tmp_path: Path) -> No
     assert any("explain" in row["flags"] for row in rows["baseline"])
 
 
-def test_above_the_band_without_a_record_is_invalid_in_a_lab(tmp_path: Path) -> None:
-    path = make_run(tmp_path, Truth(rehearsal=False, seal=False))
+def without_record(folder: Path, **truth: Any) -> list[Json]:
+    """Return the rows against the baseline of a lab run whose record was taken away before it was sealed."""
+    path = make_run(folder, Truth(rehearsal=False, seal=False, **truth))
     (path / "baseline.json").unlink()
     RunDir(path).seal("end")
-    result = verdict.judge(Run(path))
-    mine = [row for row in result["criteria"] if row["arms"] == ["candidate", "baseline"]]
-    assert verdicts(mine) == {"INVALID"}
-    assert "no record of G2" in mine[0]["reason"]
+    return [row for row in verdict.judge(Run(path))["criteria"] if row["arms"] == ["candidate", "baseline"]]
+
+
+def test_above_the_band_without_a_record_is_invalid_in_a_lab(tmp_path: Path) -> None:
+    rows = without_record(tmp_path)
+    assert verdicts(rows) == {"INVALID"}
+    assert "no record of G2" in rows[0]["reason"]
 
 
 def test_a_record_that_the_site_names_is_missed_within_the_band_too(tmp_path: Path) -> None:
     def named(facts: Json) -> None:
         facts["site"]["baseline_record"] = "g2/baseline.json"
 
-    path = make_run(tmp_path, Truth(rehearsal=False, ttft_s=NEAR, run=named, seal=False))
-    (path / "baseline.json").unlink()
-    RunDir(path).seal("end")
-    result = verdict.judge(Run(path))
-    mine = [row for row in result["criteria"] if row["arms"] == ["candidate", "baseline"]]
-    assert verdicts(mine) == {"INVALID"}
-    assert "names a record of its baseline, g2/baseline.json, but the run holds no baseline.json" in mine[0]["reason"]
+    rows = without_record(tmp_path, ttft_s=NEAR, run=named)
+    assert verdicts(rows) == {"INVALID"}
+    assert "names a record of its baseline, g2/baseline.json, but the run holds no baseline.json" in rows[0]["reason"]
 
 
 @pytest.mark.parametrize("factor", [0.7, 1.4])

@@ -55,7 +55,7 @@ def check_before_first(run: Run, trials: Sequence[Sketch], tell: Tell) -> None:
         asked = _asked_before(run, arm, start)
         if not isinstance(text, str) or any(usage is None for usage in asked):
             continue  # told of the trial, or of what failed
-        prompt, output = (sum(int(usage[key]) for usage in asked if usage) for key in USAGE)
+        prompt, output = (sum(usage[key] for usage in asked if usage) for key in USAGE)
         wanted = dict(zip(COUNTED, (len(asked), len(asked), prompt, output), strict=True))
         try:
             engine = Exposition(text)
@@ -82,7 +82,8 @@ def _asked_before(run: Run, arm: str, start: int) -> list[Json | None]:
         if file.is_file() and not (name == "needles" and arm == RECOMPUTE):
             facts = read_json(file)
             records += [r for role in roles for r in facts[role] if facts["start"] == start]
-    return asked + [r["usage"] if r["status"] == "ok" else None for r in records]
+    # Where a success tells no usage this raises: what cannot be counted must not leave the check out.
+    return asked + [{key: int(r["usage"][key]) for key in USAGE} if r["status"] == "ok" else None for r in records]
 
 
 def check_between_trials(run: Run, trials: Sequence[Sketch], tell: Tell) -> None:
