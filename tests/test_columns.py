@@ -25,7 +25,7 @@ Place = tuple[str | int, ...]
 ABSENT = "nothing"
 ODD: list[Any] = [
     ABSENT, None, True, False, 0, 1, 2, -1, 17, 1.0, 2.0, 0.5, "x", "", "ok", "failed", "user", "kernel", "stop",
-    [], [0], [True], [1.0], ["a"], {}, {"a": -1.0}, {"a": "b"}, {"a": True}, 2**53, 2**63, -(2**63), 2**200, 1e300, 1e999,
+    [], [0], [True], [1.0], ["a"], {}, {"a": -1.0}, {"a": "b"}, {"a": True}, 2**53, 2**63, -(2**63), 2**200, 2**2000, 1e300, 1e999,
 ]  # fmt: skip
 SCALED: list[Callable[[Any], Any]] = [float, bool, str, lambda v: v + 1, lambda v: v - 1, lambda v: v * 2, lambda v: -v]
 

@@ -5,7 +5,6 @@ What `answers.distance` says of two readings is said here of arrays of them, to 
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,6 +48,17 @@ class Packed:
         return Reading(self.trial, int(self.places[row]), int(self.seeds[row]), int(self.tokens[row]), likely)
 
 
+def _log_probabilities(likely: Iterable[object]) -> Floats:
+    """Return them as floats. Raises TypeError for what is no number, ValueError or OverflowError for no finite one."""
+    told = list(likely)
+    if not set(map(type, told)) <= _NUMBERS:
+        raise TypeError("first_logprobs")
+    values = np.array(told, dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError("first_logprobs")
+    return values
+
+
 class _Numbers(dict[str, int]):
     """Numbers names as they are asked for."""
 
@@ -70,8 +80,7 @@ class Packer:
 
     def take(self, requests: Iterable[Json], columns: Columns | None) -> None:
         """Take the records of a wave. Raises what is in MISSHAPEN for one of another shape."""
-        if columns is not None:
-            self._take_columns(columns)
+        if columns is not None and self._take_columns(columns):
             return
         for r in requests:
             self._taken += 1
@@ -84,33 +93,30 @@ class Packer:
             likely = r["first_logprobs"] or {}
             if len(likely) > NAMED_MAX:
                 raise ValueError(f"{len(likely)} log-probabilities")
-            if not set(map(type, likely.values())) <= _NUMBERS:
-                raise TypeError("first_logprobs")
-            if not all(map(math.isfinite, likely.values())):
-                raise ValueError("first_logprobs")
+            self._values.frombytes(_log_probabilities(likely.values()).tobytes())
             self._named.extend(map(self._names.__getitem__, likely))
-            self._values.extend(likely.values())
             self._ends.append(len(self._values))
             self._seeds.append(int(r["prompt_seed"]))
             self._tokens.append(int(r["output_token_ids"][0]))
             self._places.append(self._taken - 1)
 
-    def _take_columns(self, wave: Columns) -> None:
+    def _take_columns(self, wave: Columns) -> bool:
+        """Return whether nothing about them is odd; else none is taken, and the records say which one is."""
         lengths = list(map(len, wave.first_logprobs))
         if max(lengths) > NAMED_MAX:
-            raise ValueError(f"{max(lengths)} log-probabilities")
-        values = list(chain.from_iterable(map(dict.values, wave.first_logprobs)))
-        if not set(map(type, values)) <= _NUMBERS:
-            raise TypeError("first_logprobs")
-        if not np.isfinite(values).all():
-            raise ValueError("first_logprobs")
+            return False
+        try:
+            values = _log_probabilities(chain.from_iterable(map(dict.values, wave.first_logprobs)))
+        except (TypeError, ValueError, OverflowError):
+            return False
         self._named.extend(map(self._names.__getitem__, chain.from_iterable(wave.first_logprobs)))
         self._ends.frombytes((len(self._values) + np.cumsum(lengths)).tobytes())
-        self._values.extend(values)
+        self._values.frombytes(values.tobytes())
         self._seeds.frombytes(wave.prompt_seeds.tobytes())
         self._tokens.frombytes(wave.first_token_ids.tobytes())
         self._places.extend(range(self._taken, self._taken + len(lengths)))
         self._taken += len(lengths)
+        return True
 
     def packed(self) -> Packed:
         """Return what was taken."""
