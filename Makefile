@@ -17,17 +17,18 @@ ZONE ?=
 WAIVERS ?=
 GATE ?= g3
 LANG_ ?= zh,en
+ROUNDS ?= 10
 ARGS ?=
 
 # The rehearsal site brings its own engine; a lab site uses the engine that the lab has.
 LEVEL := $(if $(filter-out rehearsal,$(SITE)),core,core engine)
 # To the shell they go through its environment, so that a path may hold blanks, quotes and dollars.
-GIVEN := SITE SCENARIO RUNS RUN NONCE FROM OUT ZONE WAIVERS GATE LANG_
+GIVEN := SITE SCENARIO RUNS RUN NONCE FROM OUT ZONE WAIVERS GATE LANG_ ROUNDS
 $(foreach name,$(GIVEN),$(eval export GIVEN_$(name) = $$(value $(name))))
 OPTIONS = $(if $(SITE),--site "$$GIVEN_SITE") $(if $(SCENARIO),--scenario "$$GIVEN_SCENARIO") $(if $(RUNS),--runs "$$GIVEN_RUNS") $(if $(NONCE),--nonce "$$GIVEN_NONCE") --langs "$$GIVEN_LANG_"
 NEED_RUN = @[ -n "$$GIVEN_RUN" ] || { echo "kvgate: name the run: make $@ RUN=runs/..." >&2; exit 4; }
 
-.PHONY: help core engine dev selfcheck bench bench-judging gate-g1 gate-g3 probe draft-site smoke doctor plan verify sign ledger rejudge explain report history samples test check test-engine test-engine-all
+.PHONY: help core engine dev selfcheck bench bench-judging gate-g1 gate-g3 probe draft-site smoke doctor plan verify sign ledger rejudge explain report history samples test fuzz check test-engine test-engine-all
 
 ##@ Gates
 gate-g1: ## arrival check: is it what was ordered, healthy, wired right, fast raw (SITE=, FROM=bundle.tar, RUNS=, ARGS=)
@@ -116,6 +117,12 @@ bench-judging: ## time and memory of judging five million requests, made up (8 m
 test: ## the tests that need no engine
 	@$(PYTHON) install.py core dev
 	@$(PY) -m pytest tests -m 'not engine and not engine_long' $(ARGS)
+
+fuzz: ## the property tests with examples not tried before, ROUNDS= times over (10; a minute or two each)
+	@$(PYTHON) install.py core dev
+	@for round in $$(seq "$$GIVEN_ROUNDS"); do \
+	  $(PY) -m pytest tests -m 'hypothesis and not engine and not engine_long' --hypothesis-profile=new -q $(ARGS) || exit 1; \
+	done
 
 check: ## lint, types, import contracts, then the tests
 	@$(PYTHON) install.py core dev

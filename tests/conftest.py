@@ -6,6 +6,12 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# The same examples on every machine, so that one commit has one outcome; `make fuzz` is what looks for new ones.
+settings.register_profile("same", derandomize=True, deadline=None, database=None)
+settings.register_profile("new", derandomize=False, max_examples=300, deadline=None, database=None, print_blob=True)
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session", autouse=True)
