@@ -103,7 +103,7 @@ def _by_policy(criterion: Criterion, log: Estimate) -> tuple[str, str]:
     why = {
         rule.Ground.CLEARS: f"the whole interval clears {relaxed}",
         rule.Ground.REACHES: f"the point reaches {relaxed}, measured precisely enough",
-        rule.Ground.OPEN: f"the interval holds {relaxed} and is too wide: more blocks needed",
+        rule.Ground.OPEN: f"the interval holds {relaxed} and is too wide to decide",
         rule.Ground.SHORT: f"the point misses {relaxed}, measured precisely enough",
         rule.Ground.MISSES: f"the whole interval misses {relaxed}",
     }

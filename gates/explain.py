@@ -33,27 +33,15 @@ def explain(run: Run, verdict: Json) -> list[str]:
     # What is held against the run as a whole is told once, not again by every row.
     told = [row for row in rows if row["reason"] not in against]
     decisive = [row for row in told if row["verdict"] == verdict["verdict"] != "PASS"]
-    lines += [f"Decided by {_row(row)}: {_reason(run, verdict, row)}." for row in decisive]
+    lines += [f"Decided by {_row(row)}: {row['reason']}." for row in decisive]
     only_passed = verdict["verdict"] == "INCONCLUSIVE" and not decisive
     lines += [f"{'Decided by' if only_passed else 'Note'}: {reason}." for reason in reasons if reason not in against]
     for row in told:
         limit = f"limit {row['operator']} {row['limit']:g} {row['unit']}"
-        lines.append(f"{row['verdict']}: {_row(row)} ({limit}): {_reason(run, verdict, row)}.")
+        lines.append(f"{row['verdict']}: {_row(row)} ({limit}): {row['reason']}.")
         lines += _further(verdict, row)
     lines += _blocks(run, verdict)
     return lines
-
-
-def _reason(run: Run, verdict: Json, row: Json) -> str:
-    """Return the row's reason; `more blocks needed` is true only of a run that can still have some."""
-    reason = str(row["reason"])
-    ended = verdict["verdict"] != "INCONCLUSIVE" or _last_look(run, verdict)
-    return reason.replace(": more blocks needed", ", and the run ends here") if ended else reason
-
-
-def _last_look(run: Run, verdict: Json) -> bool:
-    looks = _looks(run)
-    return bool(looks) and len(verdict["blocks"]["valid"]) >= looks[-1]
 
 
 def _looks(run: Run) -> list[int]:
@@ -84,6 +72,10 @@ def _blocks(run: Run, verdict: Json) -> list[str]:
     judged = ended or [n for n in _looks(run) if n <= valid][-1:]
     rests = f"{judged[0]} of {valid} valid blocks" if judged and judged[0] < valid else f"{valid} valid blocks"
     lines = [f"It rests on {rests}; {len(invalid)} were thrown out."]
+    undecided = any(row["verdict"] == "INCONCLUSIVE" for row in verdict["criteria"])
+    if verdict["verdict"] == "INCONCLUSIVE" and undecided and (looks := _looks(run)):
+        ahead = [n for n in looks if n > valid][:1]
+        lines.append(f"The next look is at {ahead[0]} blocks." if ahead else "That was the last look: no more follows.")
     for block in invalid:
         first, *more = block["reasons"]
         lines.append(f"Block {block['block']} was invalid: {first}{f' (and {len(more)} more)' if more else ''}.")

@@ -39,14 +39,15 @@ def test_blocks_after_the_look_that_decided_are_a_note(tmp_path: Path) -> None:
 def test_blocks_between_two_looks_are_not_rested_on(tmp_path: Path) -> None:
     lines = told(tmp_path, (*OPEN, 0.7))
     assert "It rests on 5 of 6 valid blocks; 0 were thrown out." in lines
-    assert any("more blocks needed" in line for line in lines)
+    assert "The next look is at 8 blocks." in lines
 
 
-def test_no_more_blocks_are_asked_for_where_none_can_come(tmp_path: Path) -> None:
+def test_no_further_look_is_told_of_where_none_can_come(tmp_path: Path) -> None:
     lines = told(tmp_path, (*OPEN, 0.9, 0.5, 0.95, *OPEN[:4]))
     assert "is INCONCLUSIVE" in lines[0]
-    assert any("is too wide, and the run ends here" in line for line in lines)
-    assert not any("more blocks needed" in line for line in lines)
+    assert any("is too wide to decide" in line for line in lines)
+    assert "That was the last look: no more follows." in lines
+    assert not starting(lines, "The next look")
     assert "It rests on 12 valid blocks; 0 were thrown out." in lines
 
 

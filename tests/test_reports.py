@@ -224,7 +224,7 @@ def _change_the_verdict(key: str, value: object) -> Callable[[Path], None]:
         (_change_a_request, "requests.jsonl: changed since it was sealed"),
         (lambda run: (run / "raw" / "more.txt").write_text("x"), "raw/more.txt: added since the run was sealed"),
         (lambda run: next(run.glob("blocks/b01.json")).unlink(), "blocks/b01.json: missing"),
-        (lambda run: (run / MANIFEST).unlink(), "the run was never sealed"),
+        (lambda run: (run / MANIFEST).unlink(), "nothing seals this run"),
         (_change_the_verdict("manifest_sha256", "0" * 64), "another manifest"),
         (_change_the_verdict("criteria_sha256", None), "the same criteria"),
         (_change_the_verdict("gate", "g4"), "the same gate"),

@@ -190,7 +190,7 @@ ODD: dict[str, tuple[Damage, str]] = {
         lambda p: ((p / MANIFEST).rename(p / "m"), (p / MANIFEST).symlink_to("m")), f"{MANIFEST}: not a plain file",
     ),
     "a manifest that lists nothing": (lambda p: (p / MANIFEST).write_bytes(b""), f"{MANIFEST}: lists nothing"),
-    "no manifest": (lambda p: (p / MANIFEST).unlink(), f"{MANIFEST}: missing or unreadable: the run was never sealed"),
+    "no manifest": (lambda p: (p / MANIFEST).unlink(), f"{MANIFEST}: missing: nothing seals this run"),
 }  # fmt: skip
 
 
@@ -242,7 +242,7 @@ def test_growing_files_are_left_to_a_later_segment(tmp_path: Path) -> None:
 
 def test_an_unsealed_run_says_so(tmp_path: Path) -> None:
     run = RunDir.create(tmp_path, "g3")
-    assert verify(run.path) == [f"{MANIFEST}: missing or unreadable: the run was never sealed"]
+    assert verify(run.path) == [f"{MANIFEST}: missing: nothing seals this run"]
 
 
 @given(st.binary(max_size=300))

@@ -88,7 +88,7 @@ def verify(path: Path) -> list[str]:
     except (OSError, ValueError) as error:
         if (path / MANIFEST).exists():
             return [f"evidence cannot be read: {shown(str(error)).replace(f'{path}/', '')}"]
-        return [f"{MANIFEST}: missing or unreadable: the run was never sealed"]
+        return [f"{MANIFEST}: missing: nothing seals this run"]
     faults = list(manifest.faults)
     there = [name for name in manifest.digests if name in found.files]
     with ThreadPoolExecutor() as pool:  # hashing lets go of the interpreter's lock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gates.rule import INVALID
 from workloads.evidence import Run
 
 Json = dict[str, Any]
@@ -16,7 +17,8 @@ def explain(run: Run, verdict: Json) -> list[str]:
     lines = [f"{run.path.name}: G1 is {verdict['verdict']}."]
     if run.facts.get("rehearsal"):
         lines.append("It is a rehearsal: nothing it says is an acceptance.")
-    lines += [f"The run as a whole cannot be trusted: {reason}." for reason in verdict["reasons"]]
+    what = "The run as a whole cannot be trusted" if verdict["verdict"] == INVALID else "Note"
+    lines += [f"{what}: {reason}." for reason in verdict["reasons"]]
     rows = sorted(verdict["criteria"], key=lambda row: WORST_FIRST.index(row["verdict"]))
     lines += [_line(row) for row in rows if row["reason"] not in verdict["reasons"]]
     not_declared = [item["id"] for item in verdict.get("not_declared", [])]
