@@ -16,7 +16,8 @@ from pathlib import Path
 
 import psutil
 
-from tests.synthetic import ROWS, Truth, make_run
+from tests.synthetic import make_run
+from tests.synthetic_truth import ROWS, Truth
 from workloads.evidence import read_jsonl
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from gates import validity
-from tests.synthetic import Truth, make_run
+from tests.synthetic import make_run
+from tests.synthetic_truth import Truth
 from workloads.evidence import Run
 
 

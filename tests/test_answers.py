@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from gates import verdict
 from gates.validity.answers import Reading, by_prompt, distance, floor_of, nearest, right_tokens
 from gates.validity.packed import Packer, Reference
-from tests.synthetic import Truth, likely, make_run, only
+from tests.synthetic import make_run
+from tests.synthetic_requests import likely
+from tests.synthetic_truth import Truth, only
 from workloads.evidence import Run
 
 Json = dict[str, Any]

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.arrival_judging import REAL_SITE, judged
 from tests.reader_samples import lab
-from tests.test_arrival_judge import REAL_SITE, judged
 from workloads.bundle import Bundle, Output
 
 RAW = """

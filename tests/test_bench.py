@@ -53,7 +53,7 @@ def test_the_page_shows_every_row_and_every_miss() -> None:
 
 def test_a_client_is_held_against_the_server_that_it_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that is 5 ms late by construction comes out as 5 ms late."""
-    from tests.test_client import prompt
+    from tests.scripted_server import prompt
     from workloads import client, timing_server
 
     monkeypatch.setattr("bench.__main__.WORK", tmp_path)

@@ -12,7 +12,8 @@ from gates import metrics, validity, verdict
 from gates.validity import books, calibration
 from gates.validity.trial import book_floor_of
 from tests.looking import breaches_of
-from tests.synthetic import Truth, make_run, only, put
+from tests.synthetic import make_run
+from tests.synthetic_truth import Truth, only, put
 from tests.test_validity import rising
 from workloads.evidence import Run
 

@@ -10,7 +10,8 @@ import pytest
 from gates import validity, verdict
 from gates.validity.calibrated import check_calibrated
 from gates.validity.digest import digests
-from tests.synthetic import Truth, make_run, only, put
+from tests.synthetic import make_run
+from tests.synthetic_truth import Truth, only, put
 from workloads import calibrate
 from workloads.evidence import Run, RunDir
 from workloads.prompts import prompt_set

@@ -16,8 +16,9 @@ from gates import validity, verdict
 from gates.nodata import NoData
 from gates.validity import calibration
 from gates.validity.calibration import Bias, bias
-from tests.synthetic import Truth, make_run, only, put
-from tests.test_client import prompt
+from tests.scripted_server import prompt
+from tests.synthetic import make_run
+from tests.synthetic_truth import Truth, only, put
 from workloads import calibrate, client, timing_server
 from workloads.evidence import Run, RunDir, read_jsonl
 

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from gates import verdict
-from tests.synthetic import CHUNK_BYTES, Truth, make_run, only
+from tests.synthetic import make_run
+from tests.synthetic_host import CHUNK_BYTES
+from tests.synthetic_truth import Truth, only
 from workloads import chunks
 from workloads.evidence import Run
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from gates import columns, metrics
 from gates.validity import digest
 from gates.validity.packed import Packed
-from tests.synthetic import Truth, make_run
+from tests.synthetic import make_run
+from tests.synthetic_truth import Truth
 from workloads.evidence import EvidenceError, Run, Trial
 
 Json = dict[str, Any]

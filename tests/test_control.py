@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from gates import verdict
-from tests.synthetic import Truth, likely, make_run, only
+from tests.synthetic import make_run
+from tests.synthetic_requests import likely
+from tests.synthetic_truth import Truth, only
 from workloads import control, needles
 from workloads.evidence import Run, RunDir
 

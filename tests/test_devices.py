@@ -10,7 +10,9 @@ import pytest
 
 from gates import validity
 from tests import looking
-from tests.synthetic import CHUNK_BYTES, Truth, make_run
+from tests.synthetic import make_run
+from tests.synthetic_host import CHUNK_BYTES
+from tests.synthetic_truth import Truth
 from workloads import counters
 from workloads.evidence import Run
 

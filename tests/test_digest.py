@@ -12,7 +12,8 @@ import pytest
 from gates import parallel, verdict
 from gates.validity import digest
 from tests.looking import breaches_of
-from tests.synthetic import Truth, make_run
+from tests.synthetic import make_run
+from tests.synthetic_truth import Truth
 from workloads.evidence import Run, RunDir
 
 Json = dict[str, Any]

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from gates import baseline, verdict
 from gates.nodata import NoData
 from scenarios.load import ConfigError
-from tests.synthetic import Truth, make_run, put
+from tests.synthetic import make_run
+from tests.synthetic_truth import Truth, put
 from workloads.evidence import Run, RunDir
 
 Json = dict[str, Any]

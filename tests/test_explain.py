@@ -7,7 +7,8 @@ from typing import Any
 
 from gates import verdict
 from gates.explain import SHOWN_MAX, explain
-from tests.synthetic import ROWS, Truth, make_run, put
+from tests.synthetic import make_run
+from tests.synthetic_truth import ROWS, Truth, put
 from workloads.evidence import Run
 
 BASELINE_S = 1.2

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.synthetic import Truth, make_run, put
+from tests.synthetic import make_run
+from tests.synthetic_truth import Truth, put
 from workloads.evidence import RunDir
 
 ROOT = Path(__file__).resolve().parent.parent

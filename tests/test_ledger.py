@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from gates import criteria, verdict
 from gates.__main__ import main
 from scenarios.load import load_scenario, load_site
-from tests.synthetic import Truth, make_run, put
+from tests.synthetic import make_run
+from tests.synthetic_truth import Truth, put
 from workloads import attempts, gate_run
 from workloads.attempts import enter, enter_end, enter_resume
 from workloads.evidence import Run, RunDir, read_json

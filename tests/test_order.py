@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gates import validity, verdict
-from tests.synthetic import Truth, make_run, only, put
+from tests.synthetic import make_run
+from tests.synthetic_truth import Truth, only, put
 from workloads.evidence import Run, RunDir
 
 Json = dict[str, Any]

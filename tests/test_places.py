@@ -15,7 +15,8 @@ from gates.imports import command, store
 from gates.validity.places import foreign, of_arrival
 from scenarios.load import load_site
 from tests.arrival_lab import SITE, Lab
-from tests.synthetic import Truth, make_run
+from tests.synthetic import make_run
+from tests.synthetic_truth import Truth
 from workloads import arrival_run
 from workloads.bundle import Output, files_of
 from workloads.evidence import MANIFEST, EvidenceError, Run, RunDir, read_json

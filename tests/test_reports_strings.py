@@ -16,7 +16,8 @@ from reports.served import PLACES
 from reports.shapes import STATES
 from reports.words import ReportError, Words, languages
 from tests.reporting import ROOT
-from tests.synthetic import Truth, make_run
+from tests.synthetic import make_run
+from tests.synthetic_truth import Truth
 from workloads.evidence import Run
 
 UNTRANSLATED = {

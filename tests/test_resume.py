@@ -11,7 +11,8 @@ import pytest
 
 from gates import criteria, verdict
 from scenarios.load import load_scenario, load_site
-from tests.synthetic import Truth, make_run
+from tests.synthetic import make_run
+from tests.synthetic_truth import Truth
 from workloads.blocks import plan_blocks
 from workloads.evidence import Run, RunDir, read_json, sha256_of, verify
 from workloads.resume import Position, ResumeError, differences, position

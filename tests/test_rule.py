@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from gates import compare, criteria, rule, stats, verdict
 from gates.rule import Ground
-from tests.synthetic import Truth, make_run
+from tests.synthetic import make_run
+from tests.synthetic_truth import Truth
 from workloads.evidence import Run
 
 EDGE, PRECISION = 0.25, 0.03

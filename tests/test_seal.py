@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from gates import __main__ as program
 from gates import verdict
-from tests.synthetic import Truth, make_run
+from tests.synthetic import make_run
+from tests.synthetic_truth import Truth
 from workloads.evidence import MANIFEST, EvidenceError, Run, RunDir, verify
 from workloads.seal import parse, unended
 

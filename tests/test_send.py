@@ -16,13 +16,15 @@ from typing import Any
 import pytest
 
 from gates.figures import figures
-from tests.test_client import Script, server, text  # noqa: F401  # the fixture is used by name
+from tests import scripted_server
+from tests.scripted_server import Script, prompt
 from workloads import calibrate
 from workloads.evidence import EvidenceError, read_jsonl
 from workloads.prompts import seed_of_nonce
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parent.parent
+server = scripted_server.server  # the fixture, which tests take by its name
 
 LOADS = {
     "waves": "[arrival.waves]\nusers = 4\nwaves = 3\n[prompts.unshared]\nprompt_tokens = 40\noutput_tokens = 3\n",
@@ -116,7 +118,7 @@ def test_more_processes_than_users_send_every_wave(tmp_path: Path, base_url: str
     assert len(list(read_jsonl(tmp_path / "out" / "requests.jsonl"))) == 4
 
 
-def test_failures_are_told_and_nothing_but_failures_is_an_error(tmp_path: Path, server: Script) -> None:  # noqa: F811
+def test_failures_are_told_and_nothing_but_failures_is_an_error(tmp_path: Path, server: Script) -> None:
     server.models = ["m"]
     server.status, server.steps = 503, [{"error": {"message": "busy"}}]
     done = send(tmp_path, write_load(tmp_path, "closed"), server.url, model="m")
@@ -159,7 +161,7 @@ def test_what_cannot_be_measured_is_refused_in_one_line(tmp_path: Path, base_url
     assert not (tmp_path / "out").exists()
 
 
-def test_a_server_of_another_kind_is_refused(tmp_path: Path, server: Script) -> None:  # noqa: F811
+def test_a_server_of_another_kind_is_refused(tmp_path: Path, server: Script) -> None:
     done = send(tmp_path, write_load(tmp_path, "closed"), server.url)
     assert done.returncode == 4
     assert "no OpenAI-compatible server" in done.stderr
@@ -231,11 +233,11 @@ def test_figures_of_something_else_are_refused(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.count("\n")) == (4, 1)
 
 
-def test_where_every_request_failed_there_is_no_number(tmp_path: Path, server: Script) -> None:  # noqa: F811
+def test_where_every_request_failed_there_is_no_number(tmp_path: Path, server: Script) -> None:
     from workloads import client
 
     server.status, server.steps = 500, [{"error": "no"}]
-    orders = [client.Order(f"r{i}", seed_prompt(i), 2, {}) for i in range(3)]
+    orders = [client.Order(f"r{i}", prompt(i), 2, {}) for i in range(3)]
     records = client.run_wave(server.url, "m", orders, 5.0)
     (tmp_path / "requests.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     lines = figures(tmp_path)
@@ -243,9 +245,3 @@ def test_where_every_request_failed_there_is_no_number(tmp_path: Path, server: S
     assert lines[2].endswith("no data")
     (ttft,) = [line for line in lines if line.startswith("TTFT  ")]
     assert ttft.split() == ["TTFT", "3", "failed", "failed", "failed"]
-
-
-def seed_prompt(index: int) -> Any:
-    from tests.test_client import prompt
-
-    return prompt(index)

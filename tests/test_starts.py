@@ -11,7 +11,8 @@ import pytest
 from gates import validity, verdict
 from scenarios.load import load_site
 from scenarios.tiers import adapter_config
-from tests.synthetic import Truth, make_run, only, put
+from tests.synthetic import make_run
+from tests.synthetic_truth import Truth, only, put
 from workloads.evidence import Run
 
 Json = dict[str, Any]

@@ -10,7 +10,9 @@ import pytest
 
 from gates import validity
 from tests.looking import breaches
-from tests.synthetic import CHUNK_BYTES, Truth, make_run, only, put
+from tests.synthetic import make_run
+from tests.synthetic_host import CHUNK_BYTES
+from tests.synthetic_truth import Truth, only, put
 from workloads.evidence import Run
 
 Json = dict[str, Any]

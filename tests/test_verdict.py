@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from gates import compare, criteria, stats, verdict
 from gates.explain import explain
-from tests.synthetic import ROWS, Truth, make_run, only, put
+from tests.synthetic import make_run
+from tests.synthetic_truth import ROWS, Truth, only, put
 from tests.test_validity import losing_two_chunks
 from workloads.evidence import EvidenceError, Run, RunDir
 

@@ -22,7 +22,8 @@ from reports.pages import document  # noqa: E402
 from reports.pdf import to_png  # noqa: E402
 from reports.view import load_view  # noqa: E402
 from reports.words import Words, languages  # noqa: E402
-from tests.synthetic import Truth, make_run  # noqa: E402
+from tests.synthetic import make_run  # noqa: E402
+from tests.synthetic_truth import Truth  # noqa: E402
 from workloads.evidence import Run, write_whole  # noqa: E402
 
 PIXELS_PER_INCH = 68

@@ -1,49 +1,20 @@
-"""G1's checks: each fails where its fault is and nowhere else, names what is at fault, and never passes without data."""
+"""G1's checks on a made-up host and the real lab: each fails where its fault is and nowhere else, and names it."""
 
 from __future__ import annotations
 
-import functools
-import os
-import re
-import tomllib
 from collections.abc import Callable
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from gates.arrival import limits
-from gates.arrival.check import Finding, Plan
-from gates.arrival.host import Host
-from gates.arrival.plan import plan
-from scenarios.model import Site
+from tests.arrival_judging import REAL_SITE, failed, judged
 from tests.arrival_lab import NQN, PYTHON, SITE, Lab, files_of, smart
-from workloads import probes
-from workloads.bundle import Bundle, Output, of_files, open_bundle
+from tests.reader_samples import SAMPLES
+from workloads.bundle import of_files, open_bundle
 
-ROOT = Path(__file__).resolve().parent.parent
-CRITERIA = ROOT / "gates/criteria/g1.toml"
-REAL_SITE = (ROOT / "tests/data/nvmeof-lab.toml").read_text(encoding="utf-8")
-REAL_LAB = Path(os.environ.get("KVGATE_SHARED", ROOT.parent / "shared")) / "samples/nvmeof-lab"
+REAL_LAB = SAMPLES / "nvmeof-lab"
 
 Fault = Callable[[Lab], object]
-
-
-@functools.cache
-def planned(site: str = SITE) -> Plan:
-    return plan(Site.model_validate(tomllib.loads(site)).bom, limits.load(CRITERIA))
-
-
-def judged(bundle: Bundle, site: str = SITE, after: Bundle | None = None) -> dict[str, Finding]:
-    """Return the finding of each check."""
-    host = Host(bundle, "host/before", after=Host(after, "host/after") if after is not None else None)
-    return {check.id: check.look(host) for check in planned(site).checks}
-
-
-def failed(found: dict[str, Finding]) -> set[str]:
-    return {name for name, finding in found.items() if finding.verdict == "FAIL"}
 
 
 def test_what_was_ordered_and_is_well_passes() -> None:
@@ -257,149 +228,6 @@ def test_another_array_is_not_connected() -> None:
     assert "not connected" in found["subsystems.array.presence"].reason
 
 
-SPOILT = {
-    "missing": ("", 127, "sh: not found"),
-    "timed out": ("", 124, ""),
-    "nothing": ("", 0, ""),
-    "an error with status 0": ("Error: permission denied\n", 0, ""),
-    "another language": ("Fehler: Zugriff verweigert, Gerät nicht gefunden\n", 1, "Zugriff verweigert"),
-    "JSON of another kind": ('{"error": "Permission denied"}', 0, ""),
-}
-
-
-@pytest.mark.parametrize("how", [*SPOILT, "half", "not collected"])
-@pytest.mark.parametrize("command", Lab().outputs())
-def test_a_command_that_tells_nothing_makes_nothing_pass_or_fail(command: str, how: str) -> None:
-    outputs = Lab().outputs()
-    whole = judged(Lab().bundle())
-    if how == "not collected":
-        del outputs[command]
-    elif how == "half":
-        printed, _, _ = outputs[command]
-        outputs[command] = (printed[: len(printed) // 2], 0, "")
-    else:
-        outputs[command] = SPOILT[how]
-    found = judged(of_files(files_of(outputs), Path("spoilt")))
-    # A write that did not end, or was refused, is what there is to find.
-    tried = command.startswith("dd ") and how != "missing"
-    if not tried:
-        assert failed(found) == set()
-    assert set(found) == set(whole)
-    told = {name for name, finding in found.items() if finding.verdict == "INVALID"}
-    assert all(found[name].reason.startswith("no data: ") for name in told)
-    if command not in TOLD_ELSEWHERE and how != "half" and not tried:
-        assert told, "nothing depends on this command"
-
-
-# What another command tells, too.
-TOLD_ELSEWHERE = {
-    "nvme list -o json", "nvme list -v -o json", "nvme list-subsys /dev/nvme1n2 -o json", "rdma -j link show", "lsblk -J -b -O",
-    "mlnx_qos -i fab0", "dcb -j pfc show dev fab0", "dcb -j apptrust show dev fab0",
-}  # fmt: skip
-
-
-COMMANDS = list(Lab().outputs())
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_whatever_a_host_tells_no_check_raises(data: st.DataObject) -> None:
-    outputs = Lab().outputs()
-    for command in data.draw(st.lists(st.sampled_from(COMMANDS), min_size=1, max_size=4, unique=True)):
-        printed, _, _ = outputs[command]
-        begin = data.draw(st.integers(0, len(printed)))
-        end = data.draw(st.integers(begin, min(len(printed), begin + 40)))
-        printed = (
-            printed[:begin]
-            + data.draw(st.sampled_from(["", "null", "-1", "[]", "{}", '"', "0", "1e400", "é\n"]))
-            + printed[end:]
-        )
-        outputs[command] = printed, data.draw(st.sampled_from([0, 0, 0, 1, 124, 127])), ""
-    found = judged(of_files(files_of(outputs), Path("mutated")))
-    assert all(finding.verdict in ("PASS", "FAIL", "INVALID") for finding in found.values())
-    assert all(finding.found is not None for finding in found.values() if finding.verdict != "INVALID")
-
-
-def test_no_data_of_one_drive_leaves_the_others_alone() -> None:
-    lab = Lab()
-    del lab.smart["L1"]["temperature"]
-    found = judged(lab.bundle())
-    assert {n for n, f in found.items() if f.verdict != "PASS"} == {"drives.local.temperature"}
-    assert "L1" in found["drives.local.temperature"].reason
-
-
-def test_a_fault_counts_before_what_is_not_known() -> None:
-    lab = Lab()
-    del lab.smart["L1"]["critical_warning"]
-    lab.smart["L2"]["critical_warning"] = 1
-    assert judged(lab.bundle())["drives.local.critical_warning"].verdict == "FAIL"
-
-
-def test_a_blank_health_log_says_nothing() -> None:
-    lab = Lab()
-    lab.smart["L1"] = dict.fromkeys(smart(), 0)
-    found = judged(lab.bundle())
-    assert found["drives.local.critical_warning"].verdict == "INVALID"
-    assert "L1" in found["drives.local.critical_warning"].reason
-
-
-def test_loss_is_judged_by_deltas_over_a_load_alone() -> None:
-    site = SITE.replace('driver = "mlx5_core"', 'driver = "mlx5_core"\nlossless = true')
-
-    def counted(discards: int, sequence: int, boot: int = 1) -> Bundle:
-        outputs = Lab().outputs()
-        outputs["ethtool -S fab0"] = (
-            f"NIC statistics:\n     rx_discards_phy: {discards}\n     rx_pause_ctrl_phy: {discards}\n",
-            0,
-            "",
-        )
-        told = [{"ifname": "rdma0", "port": 1, "out_of_sequence": sequence, "np_ecn_marked_roce_packets": sequence + 5}]
-        outputs["rdma -j statistic show"] = (str(told).replace("'", '"'), 0, "")
-        outputs[BOOT] = (f"{BOOTS[boot]}\n", 0, "")
-        return of_files(files_of(outputs), Path("counted"))
-
-    def loss(before: Bundle, after: Bundle | None) -> Finding:
-        return judged(before, site, after)["ports.fab0.loss"]
-
-    assert loss(counted(7, 3), None).verdict == "INVALID"
-    assert loss(counted(7, 3), counted(7, 3)).verdict == "PASS"
-    assert loss(counted(7, 3), counted(8, 3)).verdict == "FAIL"
-    assert loss(counted(7, 3), counted(7, 9)).verdict == "FAIL"
-    assert "reset" in loss(counted(7, 3), counted(0, 3)).reason
-    assert loss(counted(7, 3), counted(0, 3)).verdict == "INVALID"
-    assert loss(counted(7, 3), counted(7, 3, boot=2)).verdict == "INVALID"
-    without = Lab().bundle()
-    assert loss(without, without).verdict == "INVALID"
-
-
-@pytest.mark.parametrize("status", ["Skip", "Not Run", "Warn", "???"])
-def test_a_test_that_did_not_pass_is_no_pass(status: str) -> None:
-    lab = Lab()
-    lab.diag["Denylist"] = status
-    found = judged(lab.bundle())
-    assert {name for name, finding in found.items() if finding.verdict != "PASS"} == {"accelerators.gpus.diagnostics"}
-    assert found["accelerators.gpus.diagnostics"].verdict == "INVALID"
-
-
-OTHER_PYTHON = "/usr/bin/python3"
-
-
-def test_which_python_is_meant_must_be_known() -> None:
-    outputs = Lab().outputs()
-    outputs[f"packages-of {OTHER_PYTHON}"] = ("vllm==0.31.0\n# 1 packages\n", 0, "")
-    mixed = of_files(files_of(outputs), Path("mixed"))
-    found = judged(mixed)
-    of_python = {"software.packages.vllm", "software.modules.lmcache-v1-x.py", "software.native_ops"}
-    assert {name for name, finding in found.items() if finding.verdict != "PASS"} == of_python
-    assert all(found[name].verdict == "INVALID" and OTHER_PYTHON in found[name].reason for name in of_python)
-    named = SITE.replace("[bom.software]\n", f'[bom.software]\npython = "{PYTHON}"\n')
-    assert failed(judged(mixed, named)) == set() and judged(mixed, named)["software.packages.vllm"].verdict == "PASS"
-    other = SITE.replace("[bom.software]\n", f'[bom.software]\npython = "{OTHER_PYTHON}"\n')
-    assert failed(judged(mixed, other)) == {"software.packages.vllm"}
-    nobody = SITE.replace("[bom.software]\n", '[bom.software]\npython = "/opt/other/python"\n')
-    assert "no software of /opt/other/python was collected" in judged(mixed, nobody)["software.native_ops"].reason
-
-
 def test_an_lmcache_that_is_not_installed_fails() -> None:
     outputs = Lab().outputs()
     outputs[f"module-hashes-of {PYTHON}"] = ("# 0 files\n", 0, "")
@@ -407,142 +235,6 @@ def test_an_lmcache_that_is_not_installed_fails() -> None:
     found = judged(of_files(files_of(outputs), Path("none")))
     assert failed(found) == {"software.modules.lmcache-v1-x.py", "software.native_ops"}
     assert "not installed" in found["software.native_ops"].reason
-
-
-BOOT = "cat /proc/sys/kernel/random/boot_id"
-BOOTS = {number: f"{number:08x}-0000-0000-0000-000000000000" for number in (1, 2)}
-
-
-def loaded(lab: Lab, boot: int = 1, **more: tuple[str, int, str]) -> Bundle:
-    outputs = lab.outputs() | {BOOT: (BOOTS[boot] + "\n", 0, "")} | more
-    return of_files(files_of(outputs), Path("loaded"))
-
-
-CARRY = SITE.replace('io_policy = "round-robin"\n', "paths_carry = true\n")
-
-
-@pytest.mark.parametrize(
-    ("policy", "ana", "after", "verdict", "word"),
-    [
-        ("round-robin", "optimized", {"nvme5": 900, "nvme4": 800}, "PASS", "192.0.2.1 (nvme5): 409600 bytes"),
-        ("round-robin", "optimized", {"nvme5": 900, "nvme4": 10}, "FAIL", "192.0.2.2 (nvme4) carried nothing"),
-        ("queue-depth", "optimized", {"nvme5": 100, "nvme4": 10}, "FAIL", "192.0.2.1 (nvme5) carried nothing"),
-        ("round-robin", "non-optimized", {"nvme5": 900, "nvme4": 10}, "PASS", "nvme5"),
-        ("numa", "optimized", {"nvme5": 900, "nvme4": 10}, "PASS", "numa: "),
-        ("numa", "optimized", {"nvme5": 100, "nvme4": 10}, "FAIL", "carried nothing"),
-        ("round-robin", "optimized", {"nvme5": 900, "nvme4": 9}, "INVALID", "reset"),
-        ("", "optimized", {"nvme5": 900, "nvme4": 800}, "INVALID", "I/O policy"),
-    ],
-)
-def test_paths_that_should_carry_bytes(policy: str, ana: str, after: dict[str, int], verdict: str, word: str) -> None:
-    lab = Lab(io_policy=policy, carried={"nvme5": 100, "nvme4": 10})
-    lab.paths[1]["ana"] = ana
-    later = lab.copy()
-    later.carried = after
-    found = judged(loaded(lab), CARRY, loaded(later))["subsystems.array.paths_carry"]
-    assert (found.verdict, word in found.reason) == (verdict, True), found
-    assert judged(loaded(lab), CARRY)["subsystems.array.paths_carry"].verdict == "INVALID"
-    assert judged(loaded(lab), CARRY, loaded(later, 2))["subsystems.array.paths_carry"].verdict == "INVALID"
-
-
-def test_a_path_that_does_not_count_is_not_idle() -> None:
-    lab = Lab(carried={"nvme5": 1, "nvme4": 1})
-    walk = next(command for command in lab.outputs() if command.startswith("walk of"))
-    off = lab.outputs()[walk][0].replace("queue/iostats: '1'", "queue/iostats: '0'")
-    found = judged(loaded(lab, **{walk: (off, 0, "")}), CARRY, loaded(lab, **{walk: (off, 0, "")}))
-    assert found["subsystems.array.paths_carry"].verdict == "INVALID"
-
-
-def test_a_log_that_was_cleared_between_two_looks_hides_nothing() -> None:
-    bad = Lab(log=["I/O error, dev nvme2n1, sector 8 op 0x0:(READ) flags 0x0"])
-    assert "drives.local.kernel_log" in failed(judged(bad.bundle(), after=Lab().bundle()))
-    assert "drives.local.kernel_log" in failed(judged(Lab().bundle(), after=bad.bundle()))
-    empty = loaded(Lab(), **{"dmesg -x --time-format=iso": ("", 0, "")})
-    found = judged(Lab().bundle(), after=empty)["drives.local.kernel_log"]
-    assert (found.verdict, "printed nothing" in found.reason) == ("INVALID", True)
-    assert "does not begin with the boot" in judged(Lab().bundle())["drives.local.kernel_log"].reason
-
-
-def test_what_df_tells_of_one_file_system_alone_is_used() -> None:
-    outputs = Lab().outputs()
-    whole = outputs.pop("df -B1 --output")[0].splitlines()
-    for line in whole[1:]:
-        target = line.split()[-1]
-        outputs[f"df -B1 --output {target}"] = (f"{whole[0]}\n{line}\n", 0, "")
-    found = judged(of_files(files_of(outputs), Path("single")))
-    assert {name for name, finding in found.items() if finding.verdict != "PASS"} == set()
-
-
-class Watched(Bundle):
-    """A bundle that notes what is asked of it."""
-
-    def __init__(self, outputs: tuple[Output, ...], asked: set[str]) -> None:
-        super().__init__(outputs)
-        object.__setattr__(self, "asked", asked)
-
-    def find(self, *words: str) -> Output | None:
-        found = super().find(*words)
-        self.asked.update([found.name] if found else [])  # type: ignore[attr-defined]
-        return found
-
-    def matching(self, *words: str) -> list[Output]:
-        found = super().matching(*words)
-        self.asked.update(output.name for output in found)  # type: ignore[attr-defined]
-        return found
-
-
-EVERYTHING = (
-    SITE.replace('kernel = "6.1"\n', 'kernel = "6.1"\nrocm = "6"\ncuda = "12"\ncann = "8"\n')
-    + """
-[bom.accelerators.amd]
-vendor = "amd"
-count = 1
-[bom.accelerators.npu]
-vendor = "ascend"
-count = 1
-"""
-)
-# Asked of a device that was found, or in a way that is not watched here; other tests read them.
-OF_WHAT_WAS_FOUND = (
-    "nvme-smart-log.*",
-    "smartctl-a.*",
-    "rdma-statistic.json",
-    "ethtool-S.*",
-    "ip-link-s.json",
-    "write.*",
-    "proc-diskstats",
-    "date",
-    "boot-id",
-)
-
-
-def test_what_is_collected_is_read_or_said_to_be_for_the_eye(tmp_path: Path) -> None:
-    for folder in ("class/nvme/nvme0", "block/nvme0n1", "block/sda", "class/net/fab0/device"):
-        (tmp_path / folder).mkdir(parents=True)
-    tasks = probes.plan(["/srv/array"], [PYTHON], True, str(tmp_path))
-    asked: set[str] = set()
-    outputs = tuple(Output(task.name, tuple(task.words or task.argv), b"", b"", 127) for task in tasks)
-    host = Host(Watched(outputs, asked), "host/before")
-    for check in planned(EVERYTHING).checks:
-        assert check.look(host).verdict == "INVALID", check.id
-    text = (ROOT / "docs/probes.md").read_text(encoding="utf-8")
-    kept = re.findall(r"`([^`]+)`", text.split("## Kept for the eye")[1].split("Readers that no row uses")[0])
-    unread = {output.name for output in outputs if output.name not in asked}
-    unread -= {name for name in unread if any(fnmatch(name, pattern) for pattern in OF_WHAT_WAS_FOUND)}
-    assert {name for name in unread if not any(fnmatch(name, pattern) for pattern in kept)} == set()
-    assert {pattern for pattern in kept if not any(fnmatch(name, pattern) for name in unread)} == set()
-
-
-def test_nothing_declared_is_nothing_checked() -> None:
-    nothing = plan(None, limits.load(CRITERIA))
-    assert nothing.checks == ()
-    assert {metric for _, metric in nothing.not_declared} >= {"presence", "mounted", "link", "raw_speed"}
-
-
-def test_ids_are_one_each_and_limits_are_of_their_metric() -> None:
-    ids = [check.id for check in planned().checks]
-    assert len(set(ids)) == len(ids)
-    assert all(check.limit is None or check.limit.metric == check.metric for check in planned().checks)
 
 
 # The real lab: what must fail in each state, and nothing else.
