@@ -32,6 +32,7 @@ EXIT_STATUS = {PASS: 0, FAIL: 1, INCONCLUSIVE: 10, INVALID: 11}
 
 SIGNIFICANT_DIGITS = 9
 JUDGED_KINDS = ("gate", "selfcheck")
+_AROUND_PATHS = (" ", "'", '"', "=", "(")
 
 
 class NotJudgedError(ValueError):
@@ -131,9 +132,25 @@ def _finish(run: Run, facts: Facts, rows: list[Json]) -> Json:
             "criteria_sha256": _scalar(run.facts.get("criteria_sha256")),
             "suite": suite()["version"],
         },
-        f"{run.path}/",
+        _OwnPath(run),
     )
     return result
+
+
+class _OwnPath:
+    """Takes out of a text where the run lies, and where it lay when the text was recorded: its folder had its id."""
+
+    def __init__(self, run: Run) -> None:
+        run_id = run.facts.get("run_id")
+        self._lies = f"{run.path}/"
+        self._lay = f"/{run_id}/" if isinstance(run_id, str) and run_id else None
+
+    def out_of(self, text: str) -> str:
+        text = text.replace(self._lies, "")
+        if self._lay is None or self._lay not in text:
+            return text
+        *before, last = text.split(self._lay)
+        return "".join([*(part[: 1 + max(map(part.rfind, _AROUND_PATHS))] for part in before), last])
 
 
 def _scalar(value: object) -> object:
@@ -141,12 +158,12 @@ def _scalar(value: object) -> object:
     return value if isinstance(value, str | int | float | None) else None
 
 
-def _portable(value: Any, root: str) -> Any:
+def _portable(value: Any, root: _OwnPath) -> Any:
     """Return the value with floats cut to 9 significant digits and without the run's own path: the same anywhere."""
     if isinstance(value, float):
         return float(f"{value:.{SIGNIFICANT_DIGITS}g}") if math.isfinite(value) else None
     if isinstance(value, str):
-        return value.replace(root, "")
+        return root.out_of(value)
     if isinstance(value, dict):
         return {key: _portable(inner, root) for key, inner in value.items()}
     return [_portable(inner, root) for inner in value] if isinstance(value, list) else value

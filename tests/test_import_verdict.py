@@ -11,6 +11,7 @@ import pytest
 
 from gates import verdict
 from gates.imports.judge import FAIL, INVALID
+from gates.imports.vllm_bench import FIGURES, FIGURES_MS
 from reports.view import load_view
 from tests.import_lab import DATA, imported, rows, values
 from tests.reporting import pages
@@ -54,6 +55,43 @@ def test_the_baselines_failures_are_not_the_candidates(tmp_path: Path) -> None:
     assert judged["verdict"] == INVALID
     assert "8 of the baseline's requests failed" in rows(judged)["throughput-gain"]["reason"]
     assert {b["whose"] for b in judged["breaches"] if b["check"] == "errors"} == {"baseline"}
+
+
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "x.py", line 210, in f\n    async with session.post(url=url) as r:\n'
+)
+CONNECT = "aiohttp.client_exceptions.ClientConnectorError: Cannot connect to host 192.0.2.1:8000 ssl:default "
+ERRORS = {
+    "files": (TRACEBACK + CONNECT + "[Too many open files]\n", False),
+    "ports": (TRACEBACK + CONNECT + "[Cannot assign requested address]", False),
+    "name": (TRACEBACK + CONNECT + "[Name or service not known]\n", False),
+    "bare": ("OSError: [Errno 24] Too many open files", False),
+    "refused": (TRACEBACK + CONNECT + "[Connect call failed ('192.0.2.1', 8000)]\n", True),
+    "closed": (TRACEBACK + "aiohttp.client_exceptions.ServerDisconnectedError: Server disconnected\n", True),
+    "said by the server": ("Internal Server Error: Too many open files", True),
+    "said by the server in its reason": ("Too many open files", True),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_what_the_loads_own_machine_lacked_is_no_fault_of_the_candidate(tmp_path: Path, name: str) -> None:
+    error, its_own = ERRORS[name]
+    held = values("candidate.json")
+    held["errors"][-1], held["ttfts"][-1], held["itls"][-1] = error, 0.0, []
+    tokens, held["output_lens"][-1] = held["output_lens"][-1], 0
+    held["completed"] -= 1
+    held["failed"] += 1
+    held["total_output_tokens"] -= tokens
+    held["total_input_tokens"] -= held["input_lens"][-1]
+    for key in (*FIGURES, *FIGURES_MS):
+        held.pop(key, None)
+    _, judged = imported(tmp_path, "baseline.json", held)
+    assert not [b for b in judged["breaches"] if b["check"] == "contradiction"]
+    row = rows(judged)["failed-requests"]
+    assert judged["verdict"] == row["verdict"] == (FAIL if its_own else INVALID)
+    assert ("1 of 12 requests failed" in row["reason"]) is its_own
+    assert ("1 requests were never sent: the machine of the load could not connect" in row["reason"]) is not its_own
+    assert ("were never sent" in rows(judged)["throughput-gain"]["reason"]) is not its_own
 
 
 def test_failures_count_though_the_arms_differ(tmp_path: Path) -> None:

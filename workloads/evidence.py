@@ -130,7 +130,10 @@ class RunDir:
                 "arm": arm,
                 "step": step,
                 "block": block,
-                "message": " ".join(message.split()),
+                # A run may be moved: what it says of itself must not tell where it lay.
+                "message": " ".join(
+                    message.replace(f"{self.path.absolute()}/", "").replace(f"{self.path}/", "").split()
+                ),
             },
         )
 
@@ -166,7 +169,7 @@ class Run:
 
     def __init__(self, path: Path) -> None:
         """Open a run. Raises EvidenceError: not a run, or of a newer schema."""
-        self.path = path
+        self.path = path.absolute()  # a relative one may stand in any text, as `.` does
         self.facts = read_json(path / "run.json")
         if type(self.facts.get("schema")) is not int or self.facts["schema"] != SCHEMA:
             raise EvidenceError(
@@ -176,11 +179,8 @@ class Run:
 
     def trials(self) -> Iterator[Trial]:
         """Yield every trial that has begun to be written, ordered by block, arm, step."""
-        found = sorted(
-            self.path.glob("raw/*/c*/b*/trial.json"),
-            key=lambda p: (p.parent.name, p.parts[-4], int(p.parts[-3][1:])),
-        )
-        for file in found:
+        found = self.path.glob("raw/*/c*/b*/trial.json")
+        for file in sorted(found, key=lambda p: (_number(p.parent.name), p.parts[-4], _number(p.parts[-3]))):
             yield Trial(path=file.parent, facts=read_json(file))
 
     def trial(self, arm: str, step: int, block: int) -> Trial | None:
@@ -191,11 +191,12 @@ class Run:
 
     def blocks(self) -> list[Json]:
         """Return blocks/*.json in order."""
-        return [read_json(p) for p in sorted(self.path.glob("blocks/b*.json"))]
+        return [read_json(p) for p in sorted(self.path.glob("blocks/b*.json"), key=lambda p: _number(p.stem))]
 
     def starts(self, arm: str) -> list[Json]:
         """Return the arm's start.json files in order."""
-        return [read_json(p) for p in sorted((self.path / "raw" / arm).glob("start-*/start.json"))]
+        found = (self.path / "raw" / arm).glob("start-*/start.json")
+        return [read_json(p) for p in sorted(found, key=lambda p: _number(p.parent.name))]
 
     def populated(self, arm: str) -> list[Json]:
         """Return the arm's populate.jsonl, empty where there is none."""
@@ -217,6 +218,12 @@ class Run:
                 raise EvidenceError(f"{file}: no session of a run writes its incidents there")
             found += [{**incident, "session": session} for incident in read_jsonl(file)]
         return found
+
+
+def _number(name: str) -> tuple[int, str]:
+    """Return what sorts b100 behind b11, and what has no number by its name."""
+    digits = re.search(r"[0-9]{1,9}$", name)
+    return int(digits[0]) if digits else 0, name
 
 
 def _sessions(path: Path, *patterns: str) -> set[int]:

@@ -23,6 +23,7 @@ Json = dict[str, Any]
 BYTES_MAX = 1 << 26
 _BLOCK_BYTES = 1 << 15  # what is parsed from it stays in the processor's cache
 _COLON, _QUOTE, _BLANK = b':" '
+_TOO_MUCH = "too much for the parser of JSON"
 _TOO_LONG = f"longer than {BYTES_MAX >> 20} MiB, which nothing that a run records is"
 
 
@@ -38,7 +39,7 @@ def read_json(path: Path) -> Json:
         raise EvidenceError(f"{path}: missing") from None
     except EvidenceError:
         raise
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise EvidenceError(f"{path}: {_prefix(error)}{error}") from None
     if not isinstance(value, dict):
         raise EvidenceError(f"{path}: not a JSON object")
@@ -118,7 +119,7 @@ def _parsed(lines: Sequence[bytes], path: Path, before: int) -> tuple[list[Json]
         except BaseException as error:
             if type(error).__name__ != "PanicException":  # the parser's own, which no module names
                 raise
-            return values, EvidenceError(f"{path}:{before + len(values) + 1}: too much for the parser of JSON")
+            return values, EvidenceError(f"{path}:{before + len(values) + 1}: {_TOO_MUCH}")
         if type(value) is not dict:
             return values, EvidenceError(f"{path}:{before + len(values) + 1}: not a JSON object")
         values.append(value)
@@ -150,7 +151,7 @@ def _look(line: bytes, value: Json, where: str) -> None:
     if not certain:
         try:
             _exactly(line)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise EvidenceError(f"{where}: {_prefix(error)}{error}") from None
 
 
@@ -159,15 +160,42 @@ def _keys(value: Json) -> int:
 
 
 def _exactly(content: bytes) -> Any:
-    """Return the value, or raise ValueError or RecursionError: what is wrong, in the standard library's words."""
-    return json.loads(content.decode(), object_pairs_hook=once, parse_constant=_no_constant, parse_float=_finite)
+    """Return the value, or raise ValueError: what is wrong, in words that no version of Python puts otherwise."""
+    try:
+        value = json.loads(
+            content.decode(),
+            object_pairs_hook=once,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+            parse_int=_whole,
+        )
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start + 1}") from None
+    except (json.JSONDecodeError, RecursionError):
+        raise ValueError(_said(content) or "nested too deep") from None
+    if told := _said(content):
+        raise ValueError(told)
+    return value
+
+
+def _said(content: bytes) -> str:
+    """Return what the pinned parser says against it: where a text ends to be JSON, and how deep it may be nested."""
+    try:
+        from_json(content, allow_inf_nan=False)
+    except ValueError as error:
+        return str(error)
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # the parser's own, which no module names
+            raise
+        return _TOO_MUCH
+    return ""
 
 
 def _why(line: bytes) -> str:
-    """Return why a line is not JSON; empty where the standard library would take it."""
+    """Return why a line is not JSON; empty where all takes it."""
     try:
         _exactly(line)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return f"{_prefix(error)}{error}"
     return ""
 
@@ -178,6 +206,13 @@ def _prefix(error: Exception) -> str:
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no measured value")
+
+
+def _whole(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError:
+        raise ValueError(f"a number of {len(digits)} digits") from None
 
 
 def _finite(digits: str) -> float:

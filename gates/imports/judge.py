@@ -92,21 +92,30 @@ def judge(run: Run, untrusted: Sequence[str]) -> tuple[Facts, list[Json]]:
 
 
 def failed(result: Result) -> int | None:
-    """Return how many requests failed: by the arrays where they are, else as stated; None where nothing tells."""
+    """Return how many requests failed that were sent: by the arrays where they are, else as stated.
+
+    None where nothing tells.
+    """
     broke = result.broke()
-    return sum(broke) if broke is not None else result.failed
+    return sum(broke) - result.never_sent() if broke is not None else result.failed
 
 
 def _against(baseline: Result, candidate: Result, wrong: dict[str, list[str]]) -> list[str]:
     found = [line for result in (baseline, candidate) for line in wrong[result.where]]
     found += differences(baseline, candidate)
     found += [line for result in (baseline, candidate) for line in _unfit(result)]
+    found += _never_sent((baseline, candidate))
     told = failed(baseline)
     if told is None or told > 0:
         found.append(
             f"{baseline.where}: {'an unknown number' if told is None else told} of the baseline's requests failed"
         )
     return found
+
+
+def _never_sent(results: Sequence[Result]) -> list[str]:
+    told = "requests were never sent: the machine of the load could not connect"
+    return [f"{result.where}: {n} {told}" for result in results if (n := result.never_sent())]
 
 
 def _unfit(result: Result) -> list[str]:
@@ -170,7 +179,12 @@ def _failures(
     return (
         None,
         INVALID,
-        "; ".join([*_few([*against, *not_all, *unknown, *undetailed]), f"no failure told, but {IN_BAND}"]),
+        "; ".join(
+            [
+                *_few([*against, *_never_sent(results), *not_all, *unknown, *undetailed]),
+                f"no failure told, but {IN_BAND}",
+            ]
+        ),
     )
 
 

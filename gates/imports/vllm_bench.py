@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,14 @@ DETAILS = (*LENGTHS, "ttfts", "itls", "errors")  # of --save-detailed, those tha
 FIGURES = ("request_throughput", "output_throughput", "total_token_throughput")
 FIGURES_MS = ("mean_ttft_ms", "median_ttft_ms", "p99_ttft_ms")
 SHOWN_CHARACTERS = 60
+# The last line of the tool's own traceback where its machine could not connect: no files, ports, memory or name, as
+# workloads/client.py tells its own. A server that lacks them says so in an answer, which leaves no such line.
+_LACKS = (
+    "Too many open files|Too many open files in system|No buffer space available|Cannot allocate memory"
+    "|Cannot assign requested address|Temporary failure in name resolution|Name or service not known"
+    "|No address associated with hostname|nodename nor servname provided, or not known"
+)
+_NEVER_SENT = re.compile(rf"(\S*: )?(Cannot connect to host .*\[({_LACKS})\]|\[Errno -?\d+\] ({_LACKS})(: .*)?)")
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,11 @@ class Result:
         if called is None or tokens is None or len(called) != len(tokens):
             return None
         return [failed or count == 0 for failed, count in zip(called, tokens, strict=True)]
+
+    def never_sent(self) -> int:
+        """Return how many requests failed since the machine of the load could not connect: nothing of the server's."""
+        last = (error.strip().rpartition("\n")[2].strip() for error in self.errors or ())
+        return sum(_NEVER_SENT.fullmatch(line) is not None for line in last)
 
 
 def read(document: Document, arm: str, file: str, *, alone: bool) -> Result:
