@@ -217,3 +217,22 @@ def test_of_many_keys_the_one_that_stands_twice_is_found_at_once() -> None:
     pairs_of_it = [(f"k{i}", 0) for i in range(200_000)]
     with pytest.raises(ValueError, match="key 'k199999' stands there twice"):
         once([*pairs_of_it, pairs_of_it[-1]])
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b'{"a":1,}', "not JSON: trailing comma at line 1 column 8"),
+        (b"{" + b'"a":{' * 300 + b"}" * 301, "not JSON: recursion limit exceeded"),
+        (b'{"a":"\xff"}', "not JSON: not UTF-8 at byte 7"),
+        (b'{"a":' + b"1" * 5000 + b"}", "not JSON: a number of 5000 digits"),
+        (b'{"a":NaN}', "not JSON: NaN is no measured value"),
+    ],
+)
+def test_a_fault_is_told_in_words_that_are_not_the_pythons(tmp_path: Path, content: bytes, told: str) -> None:
+    """Of the same bytes every Python says the same, also where its own parser would take what another's does not."""
+    path = tmp_path / "run.json"
+    path.write_bytes(content)
+    with pytest.raises(EvidenceError) as caught:
+        read_json(path)
+    assert str(caught.value).startswith(f"{path}: {told}")
