@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from gates import baseline, criteria, plan, validity, verdict
+from gates import baseline, criteria, fit, plan, validity, verdict
 from gates.arrival import judge as arrival
 from gates.arrival import limits
 from gates.arrival.check import Check
 from gates.arrival.plan import plan as arrival_plan
+from gates.cautions import cautions
 from reports.words import ReportError
 from reports.write import write_reports
 from scenarios import preflight
@@ -128,6 +129,7 @@ def _session(config: pytest.Config, gate: str) -> Session:
             raise ConfigError(f"{scenario.path}: gate: a scenario of {scenario.value.gate}, not of {gate}")
         file = criteria.file_for(gate, site)
         loaded = criteria.load(file)
+        fit.check(site, scenario, loaded, file)
         record = site.path.parent / site.value.baseline_record if site.value.baseline_record else None
         if record is not None:
             baseline.read(record)
@@ -243,6 +245,8 @@ def _carry_out(session: Session, selected: int, progress: Progress) -> None:
     power = None
     if session.kind != "smoke" and recorded is None:
         progress.line(f"plan: {plan.one_line(session.site, scenario, loaded)}; `make plan` tells what it can decide")
+        for told in cautions(site, scenario, loaded):
+            progress.line(f"note: {told}")
         power = plan.recorded(session.site, scenario, loaded)
         if "unknown" in power:
             progress.line(f"what the run can decide is not known: {power['unknown']}")

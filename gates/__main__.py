@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from gates import criteria, draft, plan, proof, verdict
+from gates import criteria, draft, fit, plan, proof, verdict
 from gates.arrival import judge as arrival
 from gates.arrival.explain import explain as explain_arrival
 from gates.explain import explain
@@ -118,8 +118,11 @@ def _import(args: argparse.Namespace) -> tuple[verdict.Json, Path]:
 
 def _plan(site_name: str, scenario_name: str) -> list[str]:
     site = load_site(site_name)
-    scenario = load_scenario(scenario_name, site).value
-    return plan.lines(site, scenario, criteria.load(criteria.file_for(scenario.gate, site)))
+    scenario = load_scenario(scenario_name, site)
+    file = criteria.file_for(scenario.value.gate, site)
+    loaded = criteria.load(file)
+    fit.check(site, scenario, loaded, file)
+    return plan.lines(site, scenario.value, loaded)
 
 
 def _told(told: proof.Told) -> int:

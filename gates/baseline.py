@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 from scipy import special
 
 from gates.nodata import NoData
 from gates.stats import Estimate
 from scenarios.load import ConfigError
 from scenarios.model import Name, NonNegativeFloat, PositiveFloat, PositiveInt, Strict
+from workloads.plain import EvidenceError
+from workloads.strict_json import read_json
 
 FILE = "baseline.json"
 CONFIDENCE = 0.99  # of the prediction interval: one honest run in a hundred is doubted
 DAYS_MIN = 3
+# Of the largest day's value to the smallest's: what scatters more is no record of one baseline.
+DAYS_RATIO_MAX = 2.0
 
 Metric = Literal["ttft_p50_s", "output_tokens_per_s"]
+DayValue = Annotated[float, Field(gt=1e-9, lt=1e9, allow_inf_nan=False)]
 
 
 class Level(Strict):
@@ -30,7 +35,15 @@ class Level(Strict):
 
     step: PositiveInt
     metric: Metric
-    day_values: Annotated[tuple[PositiveFloat, ...], Field(min_length=DAYS_MIN, strict=False)]
+    day_values: Annotated[tuple[DayValue, ...], Field(min_length=DAYS_MIN, strict=False)]
+
+    @model_validator(mode="after")
+    def _days_of_one_baseline(self) -> Self:
+        ratio = max(self.day_values) / min(self.day_values)
+        if ratio > DAYS_RATIO_MAX:
+            told = f"the largest is {ratio:.3g} times the smallest, {DAYS_RATIO_MAX:g} allowed"
+            raise ValueError(f"day_values: {told}: these are not days of one baseline")
+        return self
 
 
 class Record(Strict):
@@ -48,19 +61,35 @@ class Record(Strict):
     )  # of the log of a trial's value, from start to start
     levels: Annotated[tuple[Level, ...], Field(min_length=1, strict=False)]
 
+    @model_validator(mode="after")
+    def _of_one_mind(self) -> Self:
+        self.made()
+        found = [(level.metric, level.step) for level in self.levels]
+        for metric, step in found:
+            if found.count((metric, step)) > 1:
+                raise ValueError(f"levels: {metric} at concurrency {step} stands there twice: leave one of them")
+        return self
+
+    def made(self) -> datetime:
+        """Return when it was made, UTC. Raises ValueError where `made_utc` is no date."""
+        try:
+            made = datetime.fromisoformat(self.made_utc)
+        except ValueError:
+            raise ValueError(f"made_utc: {self.made_utc[:40]!r} is no date: give it as 2026-01-31") from None
+        return made.replace(tzinfo=UTC) if made.tzinfo is None else made.astimezone(UTC)
+
 
 def read(path: Path) -> Record:
     """Return the record in `path`. Raises ConfigError naming the file, the key and what is wrong."""
     try:
-        return Record.model_validate(json.loads(path.read_bytes()))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}: G2 writes it; name it in the site's baseline_record") from None
+        return Record.model_validate(read_json(path))
+    except EvidenceError as error:
+        hint = "" if path.is_file() else ": G2 writes it; name it in the site's baseline_record"
+        raise ConfigError(f"{error}{hint}") from None
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in fault["loc"])
-        raise ConfigError(f"{path}: {place}: {' '.join(fault['msg'].split())}") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: not JSON: {error}") from None
+        place = "".join(f"{part}: " for part in (".".join(map(str, fault["loc"])),) if part)
+        raise ConfigError(f"{path}: {place}{' '.join(fault['msg'].split()).removeprefix('Value error, ')}") from None
 
 
 def predicted(record: Record, metric: str, step: int) -> Estimate | NoData:

@@ -11,9 +11,29 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from scenarios.load import ConfigError, Loaded, line_of, load_toml
-from scenarios.model import CANDIDATE, RECOMPUTE, Name, NonNegativeFloat, PositiveFloat, PositiveInt, Site, Strict
+from scenarios.model import (
+    BASELINE,
+    CANDIDATE,
+    RECOMPUTE,
+    Name,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Site,
+    Strict,
+)
 
-COUNTED = ("failed_requests", "tier_faults")
+FAILED_REQUESTS, TIER_FAULTS = COUNTED = ("failed_requests", "tier_faults")
+# What the gate is passed by: (metric, comparison, other arm). A guard may be as strict as its site likes.
+REQUIRED = (
+    ("ttft_p50_s", ("reduction",), BASELINE),
+    ("output_tokens_per_s", ("gain",), BASELINE),
+    ("ttft_p50_s", ("reduction",), RECOMPUTE),
+    ("output_tokens_per_s", ("gain",), RECOMPUTE),
+    ("ttft_p99_s", ("increase", "reduction"), BASELINE),
+    ("itl_p99_s", ("increase", "reduction"), BASELINE),
+    ("tpot_p50_s", ("increase", "reduction"), BASELINE),
+)
 HERE = Path(__file__).resolve().parent
 # Below it the interval of three blocks is wider than any ratio that a number can hold.
 ALPHA_MIN = 0.0001
@@ -105,6 +125,8 @@ class Criterion(Strict):
         """Raise ValueError for numbers by which nothing, or everything, would pass."""
         if counts and (self.limit < 0 or self.tolerance):
             raise ValueError("limit: of a count it is 0 or more, and has no tolerance: give the number that is allowed")
+        if self.metric == TIER_FAULTS and self.limit != 0:
+            raise ValueError("limit: wrong answers and lost chunks are never within a budget of tier_faults: give 0")
         if self.compare in ("reduction", "gain") and self.limit < 0:
             raise ValueError(
                 f"limit: below 0 a {self.compare} would pass that is none: give 0 or more, and a tolerance"
@@ -147,6 +169,15 @@ class Criteria(Strict):
         for place, name in enumerate(ids):
             if name in ids[:place]:
                 raise _OneOfThem(place, "criterion.id: two of them have the same id: give this one another")
+        return self
+
+    @model_validator(mode="after")
+    def _wrong_answers_count(self) -> Self:
+        if all(c.metric != TIER_FAULTS for c in self.criterion):
+            raise ValueError(
+                f"criterion: none counts the {CANDIDATE}'s {TIER_FAULTS}, so that wrong answers would pass: add one "
+                f'with metric = "{TIER_FAULTS}" and limit = 0.0, as in gates/criteria/g3.toml'
+            )
         return self
 
 
@@ -214,6 +245,27 @@ def _placed(path: Path, error: ValidationError, told: str) -> str:
     name = re.search(r"^\s*id\s*=\s*(.*?)\s*(#.*)?$", text, re.MULTILINE)
     whose = f"criterion {name[1]}" if name else f"criterion {place + 1}, which has no id"
     return f"{path}:{line}: {whose}: {key.removeprefix('criterion.')}: {reason}"
+
+
+def where(path: Path, criteria: Criteria, criterion: Criterion, key: str) -> str:
+    """Return `file:line: criterion "id": key`, the place of a key in the file that these criteria were loaded from."""
+    text = _only(path.read_text(encoding="utf-8"), criteria.criterion.index(criterion))
+    line = line_of(text, ("criterion", key))
+    return f'{path}{f":{line}" if line else ""}: criterion "{criterion.id}": {key}'
+
+
+def lacking(criteria: Criteria) -> list[str]:
+    """Return a line for each requirement of the gate that no criterion states; a run judged without it accepts nothing.
+
+    How strict a criterion is, its site has agreed.
+    """
+    told = [
+        f"no criterion compares {metric} with {arm}" + (f" as a {kinds[0]}" if len(kinds) == 1 else "")
+        for metric, kinds, arm in REQUIRED
+        if not any((c.metric, *c.arms[1:]) == (metric, arm) and c.compare in kinds for c in criteria.criterion)
+    ]
+    counted = {c.metric for c in criteria.criterion}
+    return told + [f"no criterion counts {metric}" for metric in COUNTED if metric not in counted]
 
 
 def _only(text: str, place: int) -> str:

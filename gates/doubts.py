@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from gates import baseline, metrics, stats
@@ -84,6 +85,8 @@ def strange_baseline(run: Run, step: int, blocks: Sequence[int], above_band: boo
         record = baseline.read(file)
         if (record.site, record.model) != (run.facts["site"]["name"], run.facts["scenario"]["model"]):
             return f"{baseline.FILE} is of site '{record.site}' and model '{record.model}'"
+        if record.made() > datetime.fromisoformat(str(run.facts["created_utc"])):
+            return f"{baseline.FILE}: made_utc: {record.made_utc}: it was made after the run began"
         for metric in ("ttft_p50_s", "output_tokens_per_s"):
             told = _outside(run, record, metric, step, blocks)
             if told is not None:

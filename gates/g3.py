@@ -12,6 +12,7 @@ from gates.facts import Facts, gather
 from gates.looks import at_looks, ended_by
 from gates.rule import FAIL, INCONCLUSIVE, INVALID, PASS, worst
 from gates.stats import Estimate
+from gates.validity import unbounded
 from gates.validity.breach import HOST
 from gates.validity.records import name_of
 from scenarios.model import BASELINE, CANDIDATE
@@ -24,11 +25,15 @@ def judge(run: Run, untrusted: list[str]) -> tuple[Facts, list[Json]]:
     """Return the facts and a row per criterion and step. Raises what is in MISSHAPEN, and OSError."""
     criteria = load(run.path / "criteria.toml")
     untrusted = [*untrusted, *_contradictions(run, criteria)]
+    if told := unbounded(run):
+        return Facts(run, [], {}, [], [*untrusted, *told]), []
     facts = gather(run, untrusted)
     rows: list[Json] = []
-    for seen in at_looks(facts, criteria.looks.blocks):
+    for look in at_looks(facts, criteria.looks.blocks):
+        seen = look.as_judged(criteria.looks.blocks)
         rows = _rows(seen, criteria)
         if worst([row["verdict"] for row in rows]) != INCONCLUSIVE:
+            facts = replace(facts, untrusted=seen.untrusted)
             facts = replace(facts, notes=[*facts.notes, *ended_by(facts, seen)])
             break
     return facts, rows

@@ -15,6 +15,7 @@ import numpy as np
 from gates import stats
 from gates.columns import Columns, columns_of
 from gates.nodata import NoData
+from gates.recorded import broken_off, requests_of
 from workloads.evidence import EvidenceError, Trial
 
 Json = dict[str, Any]
@@ -220,18 +221,27 @@ def waves(requests: Iterable[Json]) -> Iterator[tuple[object, list[Json]]]:
         yield number, list(wave)
 
 
-Version = tuple[str, int, int]
+Version = tuple[str, int, int, bool]
 _known: dict[Version, Values] = {}
 
 
 def version_of(trial: Trial) -> Version:
-    """Return what tells this state of a trial's records from any other. Raises EvidenceError."""
+    """Return what tells this state of a trial's records from any other. Raises EvidenceError where none are."""
     file = trial.path / "requests.jsonl"
     try:
         found = file.stat()
+    except FileNotFoundError:
+        if broken_off(trial):
+            return no_records(trial)
+        raise EvidenceError(f"{file}: missing") from None
     except OSError as error:
         raise EvidenceError(f"{file}: {error.strerror or error}") from None
-    return str(trial.path), found.st_mtime_ns, found.st_size
+    return str(trial.path), found.st_mtime_ns, found.st_size, broken_off(trial)
+
+
+def no_records(trial: Trial) -> Version:
+    """Return the version of a trial that has none."""
+    return str(trial.path), -1, -1, broken_off(trial)
 
 
 def remember(version: Version, values: Values) -> None:
@@ -249,7 +259,7 @@ def values_of(trial: Trial) -> Values:
     version = version_of(trial)
     if version not in _known:
         found = Collector()
-        for _, wave in waves(trial.requests()):
+        for _, wave in waves(requests_of(trial)):
             found.take(wave, columns_of(wave))
         remember(version, found.values())
     return _known[version]

@@ -12,6 +12,7 @@ from typing import Any
 
 from gates import g3
 from gates.arrival import judge as arrival
+from gates.criteria import lacking, load
 from gates.doubts import suite_changed
 from gates.facts import Facts
 from gates.imports import judge as imported
@@ -110,6 +111,9 @@ def _finish(run: Run, facts: Facts, rows: list[Json]) -> Json:
     if accepted and (changed := suite_changed(run)):
         accepted = False
         reasons.append(changed)
+    if accepted and run.facts.get("gate") != arrival.GATE and (missing := lacking(load(run.path / "criteria.toml"))):
+        accepted = False
+        reasons += [f"no acceptance: {told}" for told in missing]
     manifest = run.path / MANIFEST
     result: Json = _portable(
         {

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,7 +118,7 @@ def _bring_up(plan: ArmPlan, logs: Path, start: int, say: Say, cancel: threading
             "lmcache": None,
         }
         if plan.tier is not None and plan.tier_folder is not None:
-            plan.tier_folder.mkdir(parents=True, exist_ok=True)
+            _make(plan.tier_folder)
             kept_lmcache, cache, port = _start_lmcache(plan, logs, stack, facts, cancel)
             connector = tiers.connector_argv(port)
             facts["tier"] = {"name": plan.tier_name, "path": str(plan.tier_folder)}
@@ -135,13 +135,21 @@ def _bring_up(plan: ArmPlan, logs: Path, start: int, say: Say, cancel: threading
         )  # fmt: skip
 
 
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        whose = None if tiers.is_of_the_tier(error) else "host"
+        raise StartFailed(f"the tier's folder {folder} cannot be used: {error.strerror}", whose=whose) from None
+
+
 def _start_lmcache(
     plan: ArmPlan, logs: Path, stack: contextlib.ExitStack, facts: dict[str, Any], cancel: threading.Event
 ) -> tuple[Kept, tiers.Cache, int]:
     settings = plan.site.lmcache
     assert plan.tier is not None and plan.tier_folder is not None  # noqa: S101  # the caller has looked
     port, http_port = _ports((settings.port, "lmcache.port"), (settings.http_port, "lmcache.http_port"))
-    argv = [*_fill(settings.command), *tiers.server_argv(settings, plan.tier, plan.tier_folder, port, http_port)]
+    argv = [*own_python(settings.command), *tiers.server_argv(settings, plan.tier, plan.tier_folder, port, http_port)]
     env = {**COMMON_ENV, **tiers.server_env(plan.tier), **settings.env}
     kept = Kept(
         "LMCache server", argv, {**clean_environment(), **env}, logs / "lmcache.log", plan.site.engine.stop_deadline_s
@@ -174,7 +182,7 @@ def _start_engine(
     settings = plan.site.engine
     (port,) = _ports((settings.port, "engine.port"))
     argv = [
-        *_fill(settings.command), "--model", str(plan.model_folder), "--served-model-name", plan.model_name,
+        *own_python(settings.command), "--model", str(plan.model_folder), "--served-model-name", plan.model_name,
         "--host", HOST, "--port", str(port), *settings.args, *connector,
     ]  # fmt: skip
     env = {**COMMON_ENV, "TORCHINDUCTOR_CACHE_DIR": str(plan.compile_cache), **settings.env}
@@ -262,12 +270,13 @@ def _ports(*wanted: tuple[int, str]) -> list[int]:
     chosen = []
     for port, key in wanted:
         if port and not port_is_free(port):
-            raise StartFailed(f"port {port} is taken: free it, or set {key} to 0 in the site file to have one chosen")
+            told = f"port {port} is taken: free it, or set {key} to 0 in the site file to have one chosen"
+            raise StartFailed(told, whose="host")
         chosen.append(port or next(free))
     return chosen
 
 
-def _fill(command: tuple[str, ...]) -> list[str]:
+def own_python(command: Sequence[str]) -> list[str]:
     """Return the command with `{python}` replaced by the interpreter that runs the harness."""
     return [part.replace("{python}", sys.executable) for part in command]
 

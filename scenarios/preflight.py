@@ -37,6 +37,13 @@ def look(
     site: Site, scenario: Scenario, runs: Path, work: Path, cpuinfo: Path = Path("/proc/cpuinfo")
 ) -> Iterator[Finding]:
     """Yield everything that a gate run of `scenario` on `site` needs from this machine."""
+    try:
+        yield from _look(site, scenario, runs, work, cpuinfo)
+    except OSError as error:  # a tier's file system that is gone answers no question with yes or no
+        yield Finding("files", False, f"{error.filename}: {error.strerror}: mend it, or correct the site file")
+
+
+def _look(site: Site, scenario: Scenario, runs: Path, work: Path, cpuinfo: Path) -> Iterator[Finding]:
     yield _processor(site, cpuinfo)
     for module, what in (("vllm", "engine"), ("lmcache", "KV tier")):
         if "{python}" in (site.engine.command + site.lmcache.command):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import socket
@@ -21,8 +22,12 @@ ROOT = Path(__file__).resolve().parent.parent
 class StartFailed(RuntimeError):
     """An arm's process could not be brought up: the cause in one sentence, and the log's telling lines."""
 
-    def __init__(self, cause: str, lines: Sequence[str] = (), log: Path | None = None) -> None:
+    def __init__(
+        self, cause: str, lines: Sequence[str] = (), log: Path | None = None, whose: str | None = None
+    ) -> None:
+        """`whose`: "host" where the arm has no part in it."""
         super().__init__(cause)
+        self.whose = whose
         self.cause = cause
         self.lines = tuple(lines)
         self.log = log
@@ -163,12 +168,17 @@ def port_is_free(port: int) -> bool:
     return True
 
 
-def started_ticks(pid: int) -> int | None:
-    """Return when the process started, in clock ticks since boot (field 22 of /proc/<pid>/stat); None if gone."""
+def started_ticks(pid: int) -> int | str | None:
+    """Return when the process started, in clock ticks since boot (field 22 of /proc/<pid>/stat).
+
+    None: there is no such process. Why it could not be read (the errno's name) says nothing about the process.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
+    except OSError as error:
+        return errno.errorcode.get(error.errno or 0, "unknown")
     return int(text.rsplit(")", 1)[1].split()[19])
 
 

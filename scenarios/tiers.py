@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import urllib.error
@@ -15,8 +17,25 @@ from scenarios.model import LMCache, Tier
 EMULATED = Path(__file__).resolve().parent / "emulated"
 
 
+# By these the kernel says that a tier is gone or broken (block/blk-core.c, NFS and FUSE among its sources). Any other
+# reason why a file or folder of it cannot be looked at (rights, open files, memory) is the host's or our own.
+OF_THE_TIER = frozenset({
+    "ENOENT", "EIO", "ESTALE", "EUCLEAN", "EBADMSG", "ENODATA", "EREMOTEIO", "EILSEQ", "ENODEV", "ENXIO", "ENOLINK",
+    "ENOTCONN", "ETIMEDOUT",
+})  # fmt: skip
+
+
 class TierError(RuntimeError):
     """One line: which server or folder did not do what was asked."""
+
+
+class TierFailed(TierError):
+    """One line: the kernel says that the tier itself is gone or broken. That is the arm's own fault."""
+
+
+def is_of_the_tier(error: OSError) -> bool:
+    """Return whether the error, met at a file or folder of a tier, is the tier's own."""
+    return errno.errorcode.get(error.errno or 0) in OF_THE_TIER
 
 
 def adapter_config(tier: Tier, folder: Path) -> dict[str, Any]:
@@ -125,13 +144,19 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def chunk_files(folder: Path) -> dict[str, int]:
-    """Return bytes by file name of the chunks that lie in a tier's folder; files being written are left out."""
+    """Return bytes by file name of the chunks that lie in a tier's folder; files being written are left out.
+
+    Raises TierFailed: the tier says that it is gone or broken. OSError: it cannot be listed for another reason.
+    """
     found: dict[str, int] = {}
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.name.endswith(".data") and entry.is_file(follow_symlinks=False):
-                    found[entry.name] = entry.stat(follow_symlinks=False).st_size
-    except FileNotFoundError:
-        return {}
+                    with contextlib.suppress(FileNotFoundError):  # it went after it was listed
+                        found[entry.name] = entry.stat(follow_symlinks=False).st_size
+    except OSError as error:
+        if is_of_the_tier(error):
+            raise TierFailed(f"{folder}: the tier cannot be listed: {error.strerror}") from None
+        raise
     return found

@@ -49,7 +49,8 @@ class _Writer:
         self.run = RunDir.create(folder, "g3")
         site, self.scenario = _described(truth)
         source = criteria.default_file("g3")
-        self.run.write_bytes("criteria.toml", source.read_bytes())
+        text = source.read_text(encoding="utf-8") if truth.criteria is None else truth.criteria
+        self.run.write_bytes("criteria.toml", text.encode())
         looks = criteria.load(source).looks
         criteria_sha256 = sha256_of(self.run.path / "criteria.toml")
         self.facts = of_run(truth, self.run.run_id, site, self.scenario, looks, criteria_sha256)

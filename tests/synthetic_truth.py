@@ -33,6 +33,7 @@ class Truth:
     noise: float = 0.01  # sd of a trial's log time
     blocks: int = 5
     seed: int = 1
+    criteria: str | None = None  # the file's text, instead of the shipped one; the looks stay
     kind: str = "gate"
     rehearsal: bool = True
     attempt: int = 1  # of a lab run

@@ -133,6 +133,22 @@ def test_a_file_that_the_harness_may_not_read_is_no_fault_of_the_tier(tmp_path: 
     assert result["verdict"] != "PASS"
 
 
+@pytest.mark.parametrize(("fault", "whose", "verdict"), [("EIO", "candidate", "FAIL"), ("EACCES", "host", "INVALID")])
+def test_what_was_just_stored_and_cannot_be_read_is_the_tiers_fault_where_it_says_so(
+    tmp_path: Path, fault: str, whose: str, verdict: str
+) -> None:
+    def lost(line: Json) -> None:
+        stored = line["chunks"]
+        name = next(iter(stored["hashes"]))
+        stored["hashes"][name] = stored["bytes"][name] = None
+        stored["faults"][name] = fault
+
+    result = judged(tmp_path, populate=only({"arm": "candidate", "prompt_set": 0}, lost))
+    first = next(b for b in told(result) if "prompt set 0" in b["reason"])
+    assert (first["whose"], first["reason"][-len(fault) :]) == (whose, fault)
+    assert result["verdict"] == verdict
+
+
 def test_hashes_of_another_sample_or_of_none_are_no_data(tmp_path: Path) -> None:
     fewer = judged(tmp_path / "a", chunks=only({"arm": "candidate"}, lambda f: f["hashes"].pop(FIRST, None)))
     assert {b["whose"] for b in told(fewer)} == {"harness"}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gates.validity.clocks import CLOCK_STEP_NS
+from tests.looking import breaches
+from tests.synthetic_truth import only, put
 from workloads import counters, kernel_time
 
 OFFSET_NS = 1_700_000_000_000_000_000
@@ -61,6 +64,19 @@ def test_a_clock_that_was_stepped_shows(monkeypatch: pytest.MonkeyPatch) -> None
     after = snapshot()
     stepped_ns = (after["realtime_ns"] - after["t_ns"]) - (before["realtime_ns"] - before["t_ns"])
     assert stepped_ns == PAUSE_NS
+
+
+def test_a_process_that_is_gone_is_told_from_one_that_could_not_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the first is anybody's fault: the judge takes it for the arm's, and the second for no data."""
+    monkeypatch.setattr(counters, "started_ticks", lambda _pid: "EMFILE")
+    assert snapshot()["engine_pid_started"] == "EMFILE"
+    monkeypatch.setattr(counters, "started_ticks", lambda _pid: None)
+    assert snapshot()["engine_pid_started"] is None
+
+
+def test_not_to_have_been_able_to_ask_is_no_fault_of_the_arm(tmp_path: Path) -> None:
+    change = only({"arm": "candidate", "wave": 3}, put(engine_pid_started="EMFILE"))
+    assert {(b.check, b.whose) for b in breaches(tmp_path, snapshot=change)} == {("identity", "host")}
 
 
 def test_what_cannot_be_read_is_null() -> None:

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gates import criteria, oc
+from gates import criteria, oc, verdict
+from reports import reasons
 from scenarios.load import ConfigError, load_site
+from tests.synthetic import make_run
+from tests.synthetic_truth import ROWS, Truth
+from workloads.evidence import Run
 
 TEXT = criteria.default_file("g3").read_text(encoding="utf-8")
 
@@ -141,6 +145,8 @@ def test_a_criterion_without_an_id_is_told_by_its_number(tmp_path: Path) -> None
         ("limit = 0.105", "limit = 1e9", 'criterion "guard-ttft-p99": limit: an increase'),
         ("limit = 0.105", "limit = 0.105\nband_high = 0.2", 'criterion "guard-ttft-p99": band_high: belongs to'),
         ('compare = "count"', 'compare = "count"\ntolerance = 0.1', 'criterion "failed-requests": limit: of a count'),
+        ('unit = "events"', 'unit = "events"\nlimit = 2.0', 'criterion "tier-faults": limit: wrong answers'),
+        ('unit = "events"', 'unit = "events"\nlimit = 1e-9', 'criterion "tier-faults": limit: wrong answers'),
         ("min_blocks = 3", "min_blocks = 1", 'criterion "ttft-p50-vs-recompute": min_blocks: 1: give a number from 3'),
     ],
 )  # fmt: skip
@@ -148,7 +154,8 @@ def test_numbers_by_which_nothing_or_everything_would_pass_are_refused(
     tmp_path: Path, old: str, new: str, told: str
 ) -> None:
     assert old in TEXT
-    line, _, rest = refused(tmp_path, TEXT.replace(old, new, 1)).partition(": ")
+    head, text = TEXT.rsplit("limit = 0.0\n", 1) if "events" in old else ("", TEXT)  # that row's own limit goes
+    line, _, rest = refused(tmp_path, head + text.replace(old, new, 1)).partition(": ")
     assert rest.startswith(told)
     assert int(line) > 1
 
@@ -161,3 +168,94 @@ def test_the_widest_numbers_that_are_allowed_can_be_simulated(tmp_path: Path) ->
     path.write_text(text, encoding="utf-8")
     found = oc.p_pass(criteria.load(path), [0.75], [1.29], repetitions=20)
     assert found.pass_.n == 20
+
+
+def without(*ids: str) -> str:
+    """Return the shipped file without the criteria of these ids."""
+    head, *rows = TEXT.split("[[criterion]]")
+    kept = [row for row in rows if not any(f'id = "{one}"' in row for one in ids)]
+    assert len(rows) - len(kept) == len(ids)
+    return "[[criterion]]".join([head, *kept])
+
+
+def test_a_file_by_which_wrong_answers_would_pass_is_refused(tmp_path: Path) -> None:
+    told = refused(tmp_path, without("tier-faults"))
+    assert re.match(r"\d+: criterion: none counts the candidate's tier_faults", told)
+    assert 'add one with metric = "tier_faults" and limit = 0.0' in told
+    assert "\n" not in told
+
+
+def test_a_run_that_was_sealed_with_such_a_file_is_invalid(tmp_path: Path) -> None:
+    result = verdict.judge(Run(make_run(tmp_path, Truth(criteria=without("tier-faults")))))
+    assert (result["verdict"], result["criteria"]) == ("INVALID", [])
+    assert "none counts the candidate's tier_faults" in result["reasons"][-1]
+
+
+@pytest.mark.parametrize(
+    ("gone", "told"),
+    [
+        ("ttft-p50-reduction", "no criterion compares ttft_p50_s with baseline as a reduction"),
+        ("throughput-gain", "no criterion compares output_tokens_per_s with baseline as a gain"),
+        ("ttft-p50-vs-recompute", "no criterion compares ttft_p50_s with recompute as a reduction"),
+        ("throughput-vs-recompute", "no criterion compares output_tokens_per_s with recompute as a gain"),
+        ("guard-ttft-p99", "no criterion compares ttft_p99_s with baseline"),
+        ("guard-itl-p99", "no criterion compares itl_p99_s with baseline"),
+        ("guard-tpot", "no criterion compares tpot_p50_s with baseline"),
+        ("failed-requests", "no criterion counts failed_requests"),
+    ],
+)
+def test_a_requirement_that_no_criterion_states_is_named(tmp_path: Path, gone: str, told: str) -> None:
+    path = tmp_path / "g3.toml"
+    path.write_text(without(gone), encoding="utf-8")
+    assert criteria.lacking(criteria.load(path)) == [told]
+
+
+@pytest.mark.parametrize("name", ["g3", "g3-rehearsal"])
+def test_the_shipped_files_lack_nothing(name: str) -> None:
+    assert criteria.lacking(criteria.load(criteria.default_file(name))) == []
+
+
+def test_a_median_that_may_not_rise_much_is_no_reduction(tmp_path: Path) -> None:
+    path = tmp_path / "g3.toml"
+    path.write_text(
+        TEXT.replace('compare = "reduction"\noperator = ">="\nlimit = 0.25', 'compare = "increase"\noperator = "<="\nlimit = 2.0'),
+        encoding="utf-8",
+    )  # fmt: skip
+    assert criteria.lacking(criteria.load(path)) == ["no criterion compares ttft_p50_s with baseline as a reduction"]
+
+
+def test_a_stricter_guard_and_weaker_limits_are_a_sites_to_choose(tmp_path: Path) -> None:
+    path = tmp_path / "g3.toml"
+    text = TEXT.replace("limit = 0.25", "limit = 0.0").replace("limit = 0.29", "limit = 0.1")
+    guard = 'metric = "itl_p99_s"\narms = ["candidate", "baseline"]\ncompare = '
+    text = text.replace(guard + '"increase"\noperator = "<="', guard + '"reduction"\noperator = ">="')
+    path.write_text(text, encoding="utf-8")
+    assert criteria.lacking(criteria.load(path)) == []
+
+
+NEAR = {"recompute": 3.0, "baseline": 1.2, "candidate": 0.84}
+
+
+@pytest.mark.parametrize(
+    ("gone", "told"),
+    [
+        (("guard-itl-p99",), ["no criterion compares itl_p99_s with baseline"]),
+        (
+            ("ttft-p50-vs-recompute", "failed-requests"),
+            ["no criterion compares ttft_p50_s with recompute as a reduction", "no criterion counts failed_requests"],
+        ),
+        ((), []),
+    ],
+)
+def test_a_lab_run_that_asked_for_less_than_the_gate_may_pass_and_is_no_acceptance(
+    tmp_path: Path, gone: tuple[str, ...], told: list[str]
+) -> None:
+    rows = ROWS - 2 * len(gone)
+    path = make_run(
+        tmp_path,
+        Truth(rehearsal=False, ttft_s=NEAR, criteria=without(*gone), selection={"collected": rows, "selected": rows}),
+    )
+    result = verdict.judge(Run(path))
+    assert (result["verdict"], result["acceptance"]) == ("PASS", not told)
+    assert result["reasons"] == [f"no acceptance: {line}" for line in told]
+    assert all(reasons.translation(reason, "zh") for reason in result["reasons"])

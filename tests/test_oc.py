@@ -182,6 +182,28 @@ def test_guards_are_judged_where_asked_for() -> None:
     assert simulate(noisy, G3, Noise(), 500, 1).pass_.point < 0.5
 
 
+def with_own(alpha: float, min_blocks: int) -> criteria.Criteria:
+    """Return the criteria with an error of its own for the TTFT, outside the looks."""
+    ttft, *others = G3.criterion
+    own = ttft.model_copy(update={"alpha": alpha, "min_blocks": min_blocks})
+    return G3.model_copy(update={"criterion": (own, *others)})
+
+
+def test_a_row_with_an_error_of_its_own_is_simulated_as_it_is_judged() -> None:
+    usual = p_pass(G3, *R2, 0.04, 0.04, repetitions=4000)
+    assert ends(p_pass(with_own(0.01, 3), [0.75], [1.0], 0.0, 0.0, repetitions=50)) == (0, 1, 0)
+    stricter = p_pass(with_own(0.0001, 3), *R2, 0.04, 0.04, repetitions=4000)
+    assert stricter.pass_.high < usual.pass_.low
+
+
+def test_nothing_is_decided_for_a_row_before_it_has_its_blocks() -> None:
+    sure = [0.5], [1.6], 0.01, 0.01
+    assert p_pass(G3, *sure, repetitions=200).mean_blocks.point == 5
+    assert p_pass(with_own(0.01, 8), *sure, repetitions=200).mean_blocks.point == 8
+    never = p_pass(with_own(0.01, 13), *sure, repetitions=200)
+    assert ends(never) == (0, 0, 1)
+
+
 def test_a_later_attempt_passes_less_often() -> None:
     first, third = (of(f"--only throughput-gain --steps 1 --away 0 --policy proven --attempt {k}") for k in (1, 3))
     assert third.pass_.high < first.pass_.low

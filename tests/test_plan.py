@@ -169,6 +169,13 @@ def test_a_run_does_not_end_on_what_nobody_can_simulate() -> None:
     assert "no criterion compares" in found["unknown"]
 
 
+def test_nor_does_the_plan_end_on_it() -> None:
+    counted = tuple(one for one in CRITERIA.criterion if one.compare == "count")
+    lines = plan.lines(SITE, SCENARIO, CRITERIA.model_copy(update={"criterion": counted}))
+    assert any(line.startswith("what it can decide is not known: no criterion compares") for line in lines)
+    assert lines[-1].startswith("note: no acceptance can come of these criteria: no criterion compares ttft_p50_s with")
+
+
 def test_what_a_run_can_decide_is_recorded_as_it_is_told() -> None:
     found = plan.recorded(SITE, SCENARIO, CRITERIA)
     by_effect = {one["effect"]: one for one in found["outcomes"]}
@@ -176,3 +183,27 @@ def test_what_a_run_can_decide_is_recorded_as_it_is_told() -> None:
     assert by_effect["aa"]["pass"] == 0
     for one in by_effect.values():
         assert one["pass"] + one["fail"] + one["inconclusive"] == pytest.approx(1)
+
+
+def test_what_is_not_simulated_is_named() -> None:
+    (told,) = [line for line in plan.lines(SITE, SCENARIO, CRITERIA) if "upper bound" in line]
+    assert "P(PASS) is an upper bound" in told
+    assert told.endswith(
+        ": ttft-p50-vs-recompute, throughput-vs-recompute, guard-ttft-p99, guard-itl-p99, guard-tpot, "
+        "failed-requests, tier-faults"
+    )
+
+
+@pytest.mark.parametrize("order", [(0.25, 0.5), (0.5, 0.25)])
+def test_the_strictest_limit_is_the_one_that_power_is_told_at(order: tuple[float, float]) -> None:
+    (ttft, *others) = CRITERIA.criterion
+    two = tuple(ttft.model_copy(update={"id": f"t{limit}", "limit": limit}) for limit in order)
+    ratio, gain, _ = plan._limits(CRITERIA.model_copy(update={"criterion": (*two, *others)}))
+    assert (ratio, gain) == (pytest.approx(0.5), pytest.approx(1.27))
+
+
+def test_an_increase_is_relaxed_upwards() -> None:
+    (ttft, *_) = CRITERIA.criterion
+    change = {"compare": "increase", "operator": "<=", "limit": 0.1, "tolerance": 0.05}
+    ratio, _, _ = plan._limits(CRITERIA.model_copy(update={"criterion": (ttft.model_copy(update=change),)}))
+    assert ratio == pytest.approx(1.15)

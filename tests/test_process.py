@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -164,6 +165,19 @@ def test_free_ports_differ_and_a_taken_one_is_seen() -> None:
 def test_started_ticks_tell_processes_apart() -> None:
     assert started_ticks(os.getpid()) == started_ticks(os.getpid())
     assert started_ticks(2**22 - 1) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "found"), [("ENOENT", None), ("ESRCH", None), ("EMFILE", "EMFILE"), ("EACCES", "EACCES")]
+)
+def test_not_to_be_able_to_look_is_not_to_find_a_process_gone(
+    monkeypatch: pytest.MonkeyPatch, name: str, found: str | None
+) -> None:
+    def refuse(*_args: object, **_more: object) -> str:
+        raise OSError(getattr(errno, name), "no")
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    assert started_ticks(os.getpid()) == found
 
 
 def test_a_stall_is_no_cpu_no_io_and_no_new_line() -> None:

@@ -15,7 +15,7 @@ from tests.synthetic import make_run
 from tests.synthetic_truth import Truth
 from workloads.blocks import plan_blocks
 from workloads.evidence import Run, RunDir, read_json, sha256_of, verify
-from workloads.resume import Position, ResumeError, differences, position
+from workloads.resume import Position, ResumeError, differences, position, write_unfinished
 
 Json = dict[str, Any]
 SITE = load_site("rehearsal")
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def at(path: Path) -> Position:
-    return position(RunDir.reopen(path), SCENARIO, LOOKS, 1)
+    return position(Run(path), SCENARIO, LOOKS, 1)
 
 
 def test_a_run_goes_on_after_its_last_whole_block(tmp_path: Path) -> None:
@@ -38,6 +38,8 @@ def test_a_block_that_was_under_way_is_told_as_not_finished_and_replaced(tmp_pat
     (path / "blocks/b03.json").unlink()  # as kill -9 leaves it
     found = at(path)
     assert (found.number, found.valid, found.replaced, found.replaces) == (3, 2, 1, 3)
+    assert not (path / "blocks/b03.json").exists()
+    write_unfinished(RunDir.reopen(path), found)
     block = read_json(path / "blocks/b03.json")
     assert block["complete"] is False
     assert tuple(block["order"]) == plan_blocks(SCENARIO, LOOKS, 1)[2].order

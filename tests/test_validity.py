@@ -80,7 +80,10 @@ SNAPSHOT_FAULTS: dict[str, tuple[Any, str, str, str]] = {
     "pending not told": (put(lmcache_pending=None), "cold", "host", "stores still pending"),
     "restarted": (only({"arm": "candidate", "wave": 3}, put(engine_pid_started=9)), "identity", "host", "was restarted"),
     "another process": (only({"arm": "candidate"}, put(lmcache_pid=7)), "identity", "host", "the lmcache process is (7, 16), (1203, 16) was started"),
-    "gone": (only({"arm": "candidate", "when": "after"}, put(engine_pid_started=None)), "identity", "candidate", "the engine process 1202 is gone"),
+    "gone": (only({"arm": "candidate", "when": "after"}, put(engine_pid_started=None, engine_metrics=None)), "identity", "candidate", "the engine process 1202 is gone"),
+    "gone, though it answers": (only({"arm": "candidate", "wave": 3, "when": "before"}, put(engine_pid_started=None)), "identity", "harness", "no data on when the engine process 1202 was started, though it answers"),
+    "not asked": (only({"arm": "candidate", "wave": 3}, put(engine_pid_started="EMFILE", engine_metrics=None)), "identity", "harness", "process 1202 was started, which could not be asked (EMFILE)"),
+    "server gone": (only({"arm": "candidate", "when": "after"}, put(lmcache_pid_started=None, lmcache_metrics=None)), "identity", "candidate", "the lmcache process 1203 is gone"),
     "scrape failed": (only({"arm": "candidate", "wave": 2}, put(engine_metrics=None)), "readable", "harness", "could not be scraped"),
     "foreign text": (only({"arm": "candidate", "wave": 2}, put(engine_metrics="<html>\x00 1 2 3 4")), "readable", "harness", "not a metrics exposition"),
     "snapshot lost": (only({"arm": "candidate", "wave": 2, "when": "after"}, put(when="later")), "counters", "harness", "1+0 counter snapshots"),
@@ -302,3 +305,17 @@ def test_a_candidate_that_does_not_start_is_to_blame_only_where_the_baseline_did
     assert [b.whose for b in validity.check_run(Run(path))] == ["candidate"]
     (path / "raw/baseline/start-01/start.json").unlink()
     assert [b.whose for b in validity.check_run(Run(path)) if b.check == "incident:start-failed"] == ["host"]
+
+
+def test_a_process_that_is_gone_after_it_was_once_not_told_is_gone(tmp_path: Path) -> None:
+    def snapshot(record: Json) -> None:
+        if record["arm"] == "candidate" and record["wave"] >= 3:
+            record.update(
+                engine_pid_started=None, engine_metrics=record["engine_metrics"] if record["wave"] == 3 else None
+            )
+
+    told = [(b.whose, b.reason) for b in breaches(tmp_path, snapshot=snapshot) if b.check == "identity"]
+    assert told == [
+        ("harness", "wave 3, before: no data on when the engine process 1202 was started, though it answers"),
+        ("candidate", "wave 4, before: the engine process 1202 is gone"),
+    ]

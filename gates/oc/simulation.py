@@ -19,6 +19,8 @@ from scenarios.model import BASELINE, CANDIDATE
 TTFT, THROUGHPUT = "ttft_p50_s", "output_tokens_per_s"
 CHUNK = 10_000  # repetitions drawn at once
 DEFAULT_PRECISION = 0.03
+# Published R2 figures at three steps, candidate over baseline; the last gain is assumed.
+R2_RATIOS, R2_GAINS = (0.74, 0.68, 0.7375), (1.29, 1.40, 1.33)
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Requirement:
     sd: float
     column: int  # of real noise: 0 TTFT and other times, 1 throughput
     step: int
+    alpha: float | None = None  # of its own, whatever the look's
+    min_blocks: int = 0  # before them nothing is decided
 
 
 @dataclass(frozen=True)
@@ -45,12 +49,12 @@ class Outcome:
 
 def compared(criteria: Criteria) -> list[Criterion]:
     """Return the criteria on TTFT p50 and throughput against the baseline: those whose truth is asked for."""
-    return [c for c in criteria.criterion if _in_looks(c) and c.metric in (TTFT, THROUGHPUT)]
+    return [c for c in criteria.criterion if _against_baseline(c) and c.metric in (TTFT, THROUGHPUT)]
 
 
 def guards(criteria: Criteria) -> list[Criterion]:
-    """Return the other comparisons with the baseline that the looks judge."""
-    return [c for c in criteria.criterion if _in_looks(c) and c.metric not in (TTFT, THROUGHPUT)]
+    """Return the other comparisons with the baseline."""
+    return [c for c in criteria.criterion if _against_baseline(c) and c.metric not in (TTFT, THROUGHPUT)]
 
 
 def with_policy(criteria: Criteria, policy: str) -> Criteria:
@@ -159,9 +163,13 @@ def _runs(
     looks: list[rule.Codes] = []
     for blocks, alpha in zip(criteria.looks.blocks, criteria.looks.alpha, strict=True):
         judged = values[:, : blocks * noise.per_block()]
-        half = stats.half_width(judged.std(axis=1, ddof=1), judged.shape[1], rule.attempt_alpha(alpha, attempt))
-        mean = judged.mean(axis=1)
-        found = [rule.grounds(mean[:, i], half[:, i], row.edge, row.precision) for i, row in enumerate(rows)]
+        mean, sd = judged.mean(axis=1), judged.std(axis=1, ddof=1)
+        found: list[rule.Codes] = []
+        for i, row in enumerate(rows):
+            own = rule.attempt_alpha(alpha if row.alpha is None else row.alpha, attempt)
+            half = stats.half_width(sd[:, i], judged.shape[1], own)
+            known = mean[:, i] if blocks >= row.min_blocks else np.full(repetitions, math.nan)
+            found.append(rule.grounds(known, half, row.edge, row.precision))
         looks.append(np.stack(found, axis=-1))
     return rule.sequential(looks)
 
@@ -177,8 +185,9 @@ def _mean_blocks(blocks: rule.Integers, at_look: rule.Integers) -> Estimate:
 def _requirement(criterion: Criterion, step: int, ratio: float, sd: float) -> Requirement:
     limit = rule.relaxed_limit(criterion.operator, criterion.limit, criterion.tolerance)
     edge, truth = rule.edge_of(criterion.compare, limit), rule.turned(criterion.compare, math.log(ratio))
-    return Requirement(edge, criterion.precision, truth, sd, int(criterion.compare == "gain"), step)
+    column = int(criterion.compare == "gain")
+    return Requirement(edge, criterion.precision, truth, sd, column, step, criterion.alpha, criterion.min_blocks or 0)
 
 
-def _in_looks(criterion: Criterion) -> bool:
-    return criterion.compare != "count" and criterion.arms == (CANDIDATE, BASELINE) and criterion.alpha is None
+def _against_baseline(criterion: Criterion) -> bool:
+    return criterion.arms == (CANDIDATE, BASELINE)

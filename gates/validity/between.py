@@ -33,7 +33,7 @@ COUNTED = {
 def check_between_waves(earlier: Wave, later: Wave, tell: Tell) -> None:
     """Tell if the engine counted anything between two consecutive waves of a trial. Raises ReadError."""
     if later.number == earlier.number + 1:
-        moved = _moved(earlier.engine()[1], later.engine()[0])
+        moved = _moved(earlier.engine_after(), later.engine_before())
         if moved:
             tell(CHECK, HOST, f"between the waves {earlier.number} and {later.number} {moved}")
 

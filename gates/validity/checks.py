@@ -38,12 +38,13 @@ class Checks:
         if wave is None:
             return
         check_wave(self._earlier, wave, self._tell)
+        # A wave with failures is held against what these may have caused.
+        whole = check_requests(wave, self._expected, self._tell)
         if self._earlier is not None:
             check_between_waves(self._earlier, wave, self._tell)
         self._earlier = wave
-        # The books of a wave with failures cannot close; the failures have been told.
-        if check_requests(wave, self._expected, self._tell):
-            self._times += check_books(wave, self._tell)
+        if whole:
+            self._times += check_books(wave, self._expected, self._tell)
             bytes_wanted = check_cold(wave, self._expected, self._tell)
             if bytes_wanted is not None:
                 check_devices(wave, self._expected, bytes_wanted, self._tell)
@@ -98,14 +99,24 @@ def _identity(run: Run, trial: Trial, snapshots: list[Json], expected: Expected,
     for key in ("engine", "lmcache"):
         start = starts[0][key] or {"pid": None, "pid_started": None}
         was = (start["pid"], start["pid_started"])
-        if was[0] is not None and was[1] is None:
+        if was[0] is not None and type(was[1]) is not int:
             tell("identity", HOST, f"no data on when the {key} process was started")
             continue
+        untold = False
         for snapshot in snapshots:
             now = (snapshot[f"{key}_pid"], snapshot[f"{key}_pid_started"])
             if now == was:
                 continue
             where = f"wave {snapshot['wave']}, {snapshot['when']}"
+            answers = now[1] is None and snapshot[f"{key}_metrics"] is not None
+            if now[0] == was[0] and (answers or isinstance(now[1], str)):
+                # Whoever looked did not see, which says nothing of the process. Later it may be gone all the same.
+                if not untold:
+                    why = "though it answers" if answers else f"which could not be asked ({now[1]})"
+                    told = f"no data on when the {key} process {was[0]} was started, {why}"
+                    tell("identity", HARNESS, f"{where}: {told}")
+                untold = True
+                continue
             if now == (was[0], None):
                 # Nobody but the arm itself ends its processes while it is measured.
                 tell("identity", expected.arm, f"{where}: the {key} process {was[0]} is gone")

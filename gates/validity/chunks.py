@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from gates.validity.breach import HARNESS, HOST, Tell
 from gates.validity.records import Sketch
 from scenarios.model import BASELINE, CANDIDATE
+from scenarios.tiers import OF_THE_TIER
 from workloads.chunks import sample
 from workloads.evidence import Run, Trial, read_json
 
@@ -17,13 +19,15 @@ Json = dict[str, Any]
 
 CHECK = "chunks-at-rest"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-# Not to be able to look is the tier's fault only where the tier itself says that its data is gone or broken.
-OF_THE_TIER = ("ENOENT", "EIO", "ESTALE", "EUCLEAN", "EBADMSG", "ENODATA", "EREMOTEIO")
 SHOWN_MAX = 3
+ZEROS_MAX_BYTES = 1 << 32
 
 
 def check_stored(run: Run, tell: Tell) -> None:
-    """Tell where a prompt set's sample was not hashed whole after it was stored. Raises what is in MISSHAPEN."""
+    """Tell where a prompt set's sample was not hashed whole after it was stored. Raises what is in MISSHAPEN.
+
+    Not to be able to look is the arm's fault where its tier itself says that its data is gone or broken.
+    """
     for name, arm in run.facts["scenario"]["arms"].items():
         for line in run.populated(name) if arm["tiers"] else ():
             place = f"arm '{name}': prompt set {line['prompt_set']}"
@@ -36,7 +40,8 @@ def check_stored(run: Run, tell: Tell) -> None:
                 sha, size = stored["hashes"][file], stored["bytes"][file]
                 if not isinstance(sha, str) or not _SHA256.fullmatch(sha) or size != line["files"][file]:
                     told = f"hashed {size} bytes of {file[-24:]}, {line['files'][file]} were stored"
-                    tell(CHECK, HOST, f"{place}: {told}: {stored['faults'].get(file, 'no fault')}")
+                    fault = stored["faults"].get(file, "no fault")
+                    tell(CHECK, name if fault in OF_THE_TIER else HOST, f"{place}: {told}: {fault}")
                     break
 
 
@@ -59,13 +64,17 @@ def check_at_rest(run: Run, trial: Trial, arm: str, ended_ns: int | None, tell: 
         return
     if type(found["t_begin_ns"]) is not int or ended_ns is None or found["t_begin_ns"] < ended_ns:
         tell(CHECK, HARNESS, "its chunk files were hashed while it was measured")
-    changed, unseen = [], []
+    changed: list[str] = []
+    unseen: list[str] = []
+    chunk_bytes = _chunk_bytes(run)
     for file in wanted:
         fault, size, was = found["faults"].get(file), found["bytes"][file], files[file]
         if fault is not None and fault not in OF_THE_TIER:
             unseen.append(f"{file[-24:]} ({fault})")
         elif found["hashes"][file] != stored["hashes"][file]:
-            changed.append(f"{file[-24:]} {_what(fault, size, was, found['hashes'][file])}")
+            much = len(changed) >= SHOWN_MAX
+            what = "" if much else _what(fault, size, was, found["hashes"][file], chunk_bytes)
+            changed.append(f"{file[-24:]} {what}")
     for whose, told in ((HOST, unseen), (arm, changed)):
         if told:
             shown = ", ".join(told[:SHOWN_MAX]) + (", ..." if len(told) > SHOWN_MAX else "")
@@ -104,15 +113,31 @@ def compare_stores(run: Run, tell: Tell) -> list[str]:
 
 
 def _hashes(run: Run, arm: str) -> Mapping[str, str]:
-    return {file: sha for line in run.populated(arm) for file, sha in line["chunks"]["hashes"].items()}
+    """Return the hashes of what was stored; one that could not be made is told of the arm."""
+    stored = (line["chunks"]["hashes"] for line in run.populated(arm))
+    return {file: sha for hashes in stored for file, sha in hashes.items() if sha is not None}
 
 
-def _what(fault: str | None, size: object, was: int, sha: object) -> str:
+def _what(fault: str | None, size: object, was: int, sha: object, chunk_bytes: int) -> str:
     if fault is not None:
         return f"is missing ({fault})" if fault == "ENOENT" else f"cannot be read ({fault})"
     if size != was:
         return f"holds {size} bytes, {was} were stored"
-    zeros = hashlib.sha256()
-    for _ in range(0, was, 1 << 20):
-        zeros.update(bytes(1 << 20))
-    return "holds nothing but zeros" if was % (1 << 20) == 0 and sha == zeros.hexdigest() else "holds other bytes"
+    # Of another size than a chunk's is told elsewhere; to hash as many zeros as a record says might never end.
+    zeroed = was == chunk_bytes <= ZEROS_MAX_BYTES and sha == _zeros(was)
+    return "holds nothing but zeros" if zeroed else "holds other bytes"
+
+
+@lru_cache(maxsize=1)
+def _zeros(size: int) -> str:
+    """Return the SHA-256 of so many zeros."""
+    zeros, piece = hashlib.sha256(), bytes(1 << 20)
+    for begin in range(0, size, len(piece)):
+        zeros.update(piece[: size - begin])
+    return zeros.hexdigest()
+
+
+def _chunk_bytes(run: Run) -> int:
+    """Return what a whole chunk holds. Raises what is in MISSHAPEN."""
+    site, name = run.facts["site"], run.facts["scenario"]["model"]
+    return int(site["lmcache"]["chunk_tokens"]) * int(site["models"][name]["kv_bytes_per_token"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gates.nodata import NoData
-from gates.validity.books import AGREEMENT
+from gates.validity.books import AGREEMENT, Span, no_data, shown
 from gates.validity.breach import HOST, Tell
 from gates.validity.expected import Expected, Wave
 
@@ -21,11 +21,12 @@ DEVICE_EXTRA = 0.05
 PORT_EXTRA = 0.10
 
 
-def check_devices(wave: Wave, expected: Expected, wanted: float, tell: Tell) -> None:
+def check_devices(wave: Wave, expected: Expected, wanted: Span, tell: Tell) -> None:
     """Compare the bytes that all of the tier's devices, and all of its ports, counted with the `wanted` of hit tokens.
 
     Fewer came out of a cache or over another path; a counter that is missing or fell proves nothing.
     """
+    least, most = wanted
     for check, key, names, extra in (
         ("device-bytes", "device_read_bytes", expected.block_devices, DEVICE_EXTRA),
         ("port-bytes", "port_receive_bytes", expected.rdma_ports, PORT_EXTRA),
@@ -34,10 +35,10 @@ def check_devices(wave: Wave, expected: Expected, wanted: float, tell: Tell) -> 
             continue
         counted = _counted(wave, key, names)
         if isinstance(counted, NoData):
-            tell(check, HOST, f"wave {wave.number}: {counted.reason}")
-        elif not (1 - AGREEMENT) * wanted <= counted <= (1 + AGREEMENT + extra) * wanted:
-            where = "less, so not all of it came from there" if counted < wanted else "more, so others read there too"
-            told = f"{' and '.join(names)} counted {counted} bytes, {wanted:.0f} expected"
+            no_data(wave, check, counted.reason, tell)
+        elif not (1 - AGREEMENT) * least <= counted <= (1 + AGREEMENT + extra) * most:
+            where = "less, so not all of it came from there" if counted < least else "more, so others read there too"
+            told = f"{' and '.join(names)} counted {counted} bytes, {shown(wanted, '.0f')} expected"
             tell(check, HOST, f"wave {wave.number}: {told}: {where}")
 
 

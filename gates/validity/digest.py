@@ -18,6 +18,7 @@ from gates import metrics
 from gates.columns import Columns, columns_of
 from gates.metrics import Collector, Values
 from gates.parallel import read_in_processes
+from gates.recorded import counters_of, requests_of
 from gates.validity.books import TimeBook
 from gates.validity.breach import HARNESS, HOST, MISSHAPEN, Breach, misshapen
 from gates.validity.checks import Checks
@@ -144,7 +145,7 @@ def _read(run: Run, trial: Trial) -> Digest:
     collects = gc.isenabled()
     gc.disable()  # records hold no cycles, and looking for some among thousands takes a third of the time
     try:
-        for _, wave in metrics.waves(trial.requests()):
+        for _, wave in metrics.waves(requests_of(trial)):
             columns = columns_of(wave)
             for part in (judged, values, answers, sketch):
                 part.take(wave, columns)
@@ -168,7 +169,7 @@ def _snapshots(trial: Trial) -> tuple[list[Json], EvidenceError | None]:
     """Return the counter snapshots that can be read, and why no more can."""
     found: list[Json] = []
     try:
-        for snapshot in trial.counters():
+        for snapshot in counters_of(trial):
             found.append(snapshot)
     except EvidenceError as error:
         return found, error
@@ -179,7 +180,7 @@ def _version(trial: Trial) -> metrics.Version:
     try:
         return metrics.version_of(trial)
     except EvidenceError:
-        return str(trial.path), -1, -1  # none there
+        return metrics.no_records(trial)
 
 
 def _or_raise(found: R | EvidenceError) -> R:

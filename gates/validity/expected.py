@@ -63,9 +63,22 @@ class Wave:
     before: Json
     after: Json
 
+    @property
+    def answered(self) -> int:
+        """Return how many of its requests succeeded."""
+        return len(self.requests) if self.columns is not None else sum(r["status"] == "ok" for r in self.requests)
+
     def engine(self) -> tuple[Exposition, Exposition]:
         """Return the engine's counters before and after. Raises ReadError."""
-        return _exposition(self.before, "engine_metrics"), _exposition(self.after, "engine_metrics")
+        return self.engine_before(), self.engine_after()
+
+    def engine_before(self) -> Exposition:
+        """Return the engine's counters before. Raises ReadError."""
+        return _exposition(self.before, "engine_metrics")
+
+    def engine_after(self) -> Exposition:
+        """Return the engine's counters after. Raises ReadError."""
+        return _exposition(self.after, "engine_metrics")
 
     def lmcache(self) -> tuple[Exposition, Exposition]:
         """Return LMCache's counters before and after. Raises ReadError."""
@@ -109,7 +122,6 @@ class Waves:
         self._around: dict[tuple[object, object], list[Json]] = {}
         for snapshot in snapshots:
             self._around.setdefault((snapshot["wave"], snapshot["when"]), []).append(snapshot)
-        self._indices = list(range(expected.step))
         self._ids: set[object] = set()
         self._requests = 0
         self._seen: set[int] = set()
@@ -124,7 +136,7 @@ class Waves:
         self._seen.add(number)
         before, after = self._around.get((number, "before"), []), self._around.get((number, "after"), [])
         indices = columns.prompt_indices.tolist() if columns is not None else [r["prompt_index"] for r in requests]
-        if sorted(indices) != self._indices:
+        if len(indices) != self._expected.step or sorted(indices) != list(range(len(indices))):
             self._not_whole(number, len(requests))
         elif len(before) != 1 or len(after) != 1:
             told = f"wave {number} has {len(before)}+{len(after)} counter snapshots, 1+1 expected"

@@ -6,8 +6,9 @@ from typing import Any
 
 from gates.nodata import NoData
 from gates.readers.prometheus import Exposition, delta
-from gates.validity.books import SOURCE
+from gates.validity.books import SOURCE, shown
 from gates.validity.breach import HARNESS, HOST, Tell
+from gates.validity.tokens import FAILED, OK, check_status
 from scenarios.model import RECOMPUTE, stored_tokens
 from workloads.evidence import Run, read_json
 from workloads.needles import needles
@@ -50,11 +51,7 @@ def check_needles(run: Run, tell: Tell) -> list[str]:
         if arm == RECOMPUTE:
             continue
         for role in ("computed", "read"):
-            failed = [r["error"] for r in facts[role] if r["status"] != "ok"]
-            if failed or len(facts[role]) != len(facts["expected"]):
-                tell(
-                    CHECK, arm, f"{arm}: {len(failed)} of {len(facts[role])} needles failed: {(failed or ['none'])[0]}"
-                )
+            _answered(arm, role, facts, tell)
         _from_the_tier(arm, facts, int(site["lmcache"]["chunk_tokens"]), tell)
         asked = known & _hits(facts, "computed")
         lost = sorted(asked - _hits(facts, "read"))
@@ -67,6 +64,18 @@ def check_needles(run: Run, tell: Tell) -> list[str]:
     return lines
 
 
+def _answered(arm: str, role: str, facts: Json, tell: Tell) -> None:
+    """Tell of needles that failed, which is the arm's; and of those whose record does not say, or that have none."""
+    for r in facts[role]:
+        check_status(r, tell)
+    if len(facts[role]) != len(facts["expected"]):
+        told = f"{len(facts[role])} needles are recorded as {role}, {len(facts['expected'])} expected"
+        tell(CHECK, HARNESS, f"{arm}: no data on the others: {told}")
+    failed = [r["error"] for r in facts[role] if r["status"] == FAILED]
+    if failed:
+        tell(CHECK, arm, f"{arm}: {len(failed)} of {len(facts[role])} needles failed: {failed[0]}")
+
+
 def _hits(facts: Json, role: str) -> set[str]:
     return {
         str(r["needle"])
@@ -76,13 +85,20 @@ def _hits(facts: Json, role: str) -> set[str]:
 
 
 def _from_the_tier(arm: str, facts: Json, chunk_tokens: int, tell: Tell) -> None:
-    """Tell if the needles' second readings did not come from the tier: then they say nothing of it."""
+    """Tell if the needles' second readings did not come from the tier: then they say nothing of it.
+
+    One that failed may have read all of its tokens, or none.
+    """
     texts = [facts[when]["engine_metrics"] for when in ("before", "after")]
     if not all(isinstance(text, str) for text in texts):
         tell(CHECK, HOST, f"{arm}: no data on where its needles were read from")
         return
     external = delta(Exposition(texts[0]), Exposition(texts[1]), SOURCE, {"source": "external_kv_transfer"})
-    wanted = sum(stored_tokens(int(r["usage"]["prompt_tokens"]), chunk_tokens) for r in facts["read"] if r["usage"])
-    if isinstance(external, NoData) or external != wanted:
+    tokens: dict[bool, int] = {True: 0, False: 0}  # by whether the needle was answered
+    for r in facts["read"]:
+        length = r["usage"]["prompt_tokens"] if r["status"] == OK else r["prompt_tokens_expected"]
+        tokens[r["status"] == OK] += stored_tokens(int(length), chunk_tokens)
+    wanted = tokens[True], tokens[True] + tokens[False]
+    if isinstance(external, NoData) or not wanted[0] <= external <= wanted[1]:
         told = external.reason if isinstance(external, NoData) else f"{external:g}"
-        tell(CHECK, HOST, f"{arm}: {told} tokens of its needles came from the tier, {wanted} expected")
+        tell(CHECK, HOST, f"{arm}: {told} tokens of its needles came from the tier, {shown(wanted)} expected")

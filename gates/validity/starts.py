@@ -86,7 +86,7 @@ def _starts(run: Run) -> Iterator[tuple[Path, Json]]:
 
 def _own_process(place: str, part: str, start: Json, seen: dict[tuple[int, int], str], tell: Tell) -> None:
     """A process number and the moment at which it was started name one process of a boot: no two starts have both."""
-    if start[part] is None or start[part]["pid_started"] is None:
+    if start[part] is None or type(start[part]["pid_started"]) is not int:
         return  # told of the trials
     key = start[part]["pid"], start[part]["pid_started"]
     other = seen.setdefault(key, f"{part} of {place}")
