@@ -76,7 +76,7 @@ def test_a_process_that_is_gone_is_told_from_one_that_could_not_be_asked(monkeyp
 
 def test_not_to_have_been_able_to_ask_is_no_fault_of_the_arm(tmp_path: Path) -> None:
     change = only({"arm": "candidate", "wave": 3}, put(engine_pid_started="EMFILE"))
-    assert {(b.check, b.whose) for b in breaches(tmp_path, snapshot=change)} == {("identity", "host")}
+    assert {(b.check, b.whose) for b in breaches(tmp_path, snapshot=change)} == {("identity", "harness")}
 
 
 def test_what_cannot_be_read_is_null() -> None:

