@@ -150,33 +150,36 @@ def _rooms(site: Site, scenario: Scenario, runs: Path, work: Path) -> Iterator[F
     """Yield whether each file system that is written to has the room, several tiers on one counted together."""
     needed: dict[int, int] = {}
     names: dict[int, Path] = {}
+    writers: dict[int, list[str]] = {}
 
-    def add(folder: Path, size_bytes: int) -> None:
+    def add(who: str, folder: Path, size_bytes: int) -> None:
         existing = next(p for p in (folder, *folder.parents) if p.exists())
         device = existing.stat().st_dev
         needed[device] = needed.get(device, 0) + size_bytes
         names.setdefault(device, existing)
+        writers.setdefault(device, []).append(who)
 
-    add(runs, SPARE_BYTES)
+    add("runs", runs, SPARE_BYTES)
     folders = []
     for arm in scenario.arms.values():
         for name in arm.tiers:
             tier = site.tiers[name]
             folder = work / tier.path
+            if tier.path.startswith("/") and not folder.is_dir():
+                told = f"{folder}: no such folder: mount the tier or correct tiers.{name}.path"
+                yield Finding(f"tier {name}", False, told)
+                continue
             folders.append((name, folder, tier))
-            add(folder, tier_bytes(site, scenario))
+            add(f"tiers.{name}.path", folder, tier_bytes(site, scenario))
     for device, size_bytes in needed.items():
         free = shutil.disk_usage(names[device]).free
         said = f"{free / 1e9:.1f} GB free on {names[device]}, {size_bytes / 1e9:.1f} GB needed"
+        said += f" ({', '.join(dict.fromkeys(writers[device]))})"
         yield Finding(
             "disk", free >= size_bytes, said if free >= size_bytes else f"no room on the disk: {said}: free some"
         )
     for name, folder, tier in folders:
-        if tier.path.startswith("/") and not folder.is_dir():
-            yield Finding(
-                f"tier {name}", False, f"{folder}: no such folder: mount the tier or correct tiers.{name}.path"
-            )
-        elif tier.direct_io:
+        if tier.direct_io:
             existing = next(p for p in (folder, *folder.parents) if p.exists())
             works = direct_io_works(existing)
             said = (

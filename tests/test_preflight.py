@@ -63,7 +63,21 @@ def test_a_cpu_without_avx2(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("roomy")
 def test_no_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _p: Usage(10, 10, 1000))
-    assert "no room on the disk: 0.0 GB free" in (refusal(*loaded(), tmp_path) or "")
+    told = refusal(*loaded(), tmp_path) or ""
+    assert "no room on the disk: 0.0 GB free" in told
+    assert "(runs, tiers.local-nvme.path, tiers.fx100.path)" in told
+
+
+@pytest.mark.usefixtures("roomy")
+def test_a_tier_that_is_not_mounted_is_told_before_the_room_that_it_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _p: Usage(10, 10, 1000))
+    site, scenario = loaded()
+    away = site.tiers["fx100"].model_copy(update={"path": "/srv/no-such-mount"})
+    site = site.model_copy(update={"tiers": {**site.tiers, "fx100": away}})
+    told = refusal(site, scenario, tmp_path) or ""
+    assert "/srv/no-such-mount: no such folder: mount the tier or correct tiers.fx100.path" in told
 
 
 @pytest.mark.usefixtures("roomy")
