@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 USERS_MAX = 100_000
 STEPS_MAX = 100
-WAVES_MAX = 1000
+WAVES_MAX = 1_000_000
 SETS_MAX = 3  # as the model of a workload has it
 KV_BYTES_PER_TOKEN_MAX = 1 << 27  # the largest of dense models without grouped heads have 5 MB
 # Of the workload: key, least and most.
