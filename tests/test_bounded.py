@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gates import verdict
+from gates.validity import unbounded
 from tests.synthetic import make_run
 from tests.synthetic_truth import Truth
 from workloads.evidence import Run, RunDir, read_json
@@ -99,3 +100,11 @@ def test_a_trial_of_any_number_is_told_soon(tmp_path: Path, key: str) -> None:
     file.write_text(json.dumps({**read_json(file), key: MUCH}), encoding="utf-8")
     RunDir(path).seal("end")
     assert soon(Run(path))["verdict"] == "INVALID"
+
+
+def test_thousands_of_waves_and_of_users_are_within_the_bounds(sound: Path) -> None:
+    """Five million requests are some thousand waves of a trial; nothing in the scenario's model forbids them."""
+    run = Run(sound)
+    run.facts["scenario"]["workload"].update(waves_measured=100_000, waves_discarded=1000)
+    run.facts["scenario"]["steps"] = [2, 50_000]
+    assert unbounded(run) == []
